@@ -1,0 +1,1 @@
+"""Strings to ids and back; no model and no torch here."""
