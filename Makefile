@@ -58,7 +58,7 @@ bench: $(VENV)/.test
 
 # The generated pages of docs/.
 docs: $(VENV)/.test
-	$(BIN)/python docs/generate.py
+	$(BIN)/python tools/docs.py
 
 # Each classic slip put into a copy of the model: the suite must fail for every one.
 mutants: $(VENV)/.test

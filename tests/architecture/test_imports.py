@@ -106,8 +106,7 @@ def test_the_command_line_talks_without_torch(words: list[str]) -> None:
         "import atexit, sys\n"
         "atexit.register(lambda: print('torch' in sys.modules, file=sys.stderr))\n"
         "from plainbert.cli.main import main\n"
-        f"sys.argv = ['plainbert', *{words!r}]\n"
-        "main()\n",
+        f"sys.exit(main({words!r}))\n",
     )
     assert result.returncode == (2 if words == ["no-such-verb"] else 0), result.stderr
     assert result.stderr.splitlines()[-1] == "False"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shlex
@@ -94,6 +95,13 @@ def test_every_file_that_the_makefile_runs_is_there(root: Path) -> None:
     named = re.findall(r"python ([\w/]+\.py)", (root / "Makefile").read_text(encoding="utf-8"))
     assert named
     assert [name for name in named if not (root / name).is_file()] == []
+
+
+def test_the_generated_pages_are_current(root: Path) -> None:
+    specification = importlib.util.spec_from_file_location("docs_tool", root / "tools" / "docs.py")
+    tool = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(tool)
+    assert (root / "docs" / "cli.md").read_text(encoding="utf-8") == tool.cli_page(), "run: make docs"
 
 
 def test_no_file_names_a_place_on_one_machine(root: Path) -> None:
