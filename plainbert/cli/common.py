@@ -6,6 +6,7 @@ Data goes to stdout or to ``--output``, everything else to stderr. Nothing here 
 from __future__ import annotations
 
 import csv
+import importlib.metadata
 import io
 import json
 import os
@@ -43,6 +44,14 @@ def printable(text: str) -> str:
 def shorten(text: str, width: int = 40) -> str:
     """Cut a text for a table."""
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def installed(package: str) -> str:
+    """Version of an installed package, or ``not installed``."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 # -- options ----------------------------------------------------------------------------------------------------------

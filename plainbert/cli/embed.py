@@ -110,7 +110,7 @@ def command(
         ]
         common.write_rows(flat, form, output, ["index", "text", *names], table=())
     else:
-        rows = [
+        rows: list[common.Row] = [
             {"index": line.index, "text": line.text, "embedding": _numbers(vector)}
             for line, vector in zip(lines, vectors, strict=True)
         ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import errno
 import importlib
-import importlib.metadata
 import os
 import platform
 import sys
@@ -21,7 +20,7 @@ from typing import Any
 import click
 
 from plainbert import __version__
-from plainbert.cli.common import COULD_NOT, DONE, INTERRUPTED, WRONG_USAGE, debug_option, say
+from plainbert.cli.common import COULD_NOT, DONE, INTERRUPTED, WRONG_USAGE, debug_option, installed, say
 from plainbert.errors import PlainBertError, PlainBertWarning
 
 # verb -> what `plainbert --help` says about it; its command is `command` in plainbert/cli/<verb>.py.
@@ -72,14 +71,6 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         return
     click.echo(f"plainbert {__version__}, torch {installed('torch')}, python {platform.python_version()}")
     ctx.exit()
-
-
-def installed(package: str) -> str:
-    """Version of an installed package, or ``not installed``."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 @click.group(
