@@ -1,0 +1,382 @@
+"""The shape of a BERT and the habits of its heads, under the names that config.json uses.
+
+Every key of a config.json is one of four things: *used* (a field of ``BertConfig``), *fixed* (``FIXED_KEYS``: only the
+value that makes an encoder is accepted), *ignored with a reason* (``IGNORED_KEYS``), or *unknown*: kept in
+``BertConfig.extra``, written back by ``save_pretrained``, named in one warning when it comes from a file. What a model
+does with the fields is in ``models/bert.py`` and ``models/heads.py``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import warnings
+from dataclasses import InitVar, dataclass, field, fields
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+from plainbert.errors import ConfigError, KeywordError, PlainBertWarning
+
+# The functions are in models/bert.py; the names stand here so that a config is checked without importing torch.
+ACTIVATION_NAMES = (
+    "gelu", "gelu_python", "gelu_new", "gelu_accurate", "gelu_python_tanh", "gelu_pytorch_tanh", "gelu_fast",
+    "gelu_10", "quick_gelu", "relu", "relu2", "relu6", "leaky_relu", "silu", "swish", "hardswish", "mish", "sigmoid",
+    "tanh", "linear",
+)  # fmt: skip
+PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
+ATTENTION_IMPLEMENTATIONS = ("sdpa", "eager")
+# float64 stands here because tests and `verify` save it; no released BERT does.
+DTYPE_NAMES = ("float32", "float16", "bfloat16", "float64")
+
+# key -> (the values that mean "a plain BERT encoder", why no other value is taken)
+FIXED_KEYS: dict[str, tuple[tuple[object, ...], str]] = {
+    "model_type": (("bert", None), "another model_type is another architecture"),
+    "is_decoder": ((False, None), "this is an encoder library"),
+    "is_encoder_decoder": ((False, None), "this is an encoder library"),
+    "add_cross_attention": ((False, None), "this is an encoder library"),
+    "position_embedding_type": (("absolute", None), "relative positions change every attention score"),
+    "pruned_heads": (({}, None), "layers with fewer heads have other shapes; save the model with its heads in place"),
+    "quantization_config": ((None,), "quantised weights need their own kernels; use the original checkpoint"),
+    "embedding_size": ((None,), "factorised embeddings are another architecture"),
+    "return_dict": ((True, None), "outputs are always named; index them to read them as a tuple"),
+}
+
+# key -> why nothing here depends on it
+IGNORED_KEYS: dict[str, str] = {
+    "_name_or_path": "where the file once was",
+    "name_or_path": "where the file once was",
+    "_commit_hash": "where the file once was",
+    "transformers_version": "who wrote the file",
+    "use_cache": "only a decoder has a cache",
+    "bos_token_id": "the tokenizer decides; an encoder generates nothing",
+    "eos_token_id": "the tokenizer decides; an encoder generates nothing",
+    "gradient_checkpointing": "a choice of the training run: model.gradient_checkpointing_enable()",
+    "chunk_size_feed_forward": "trades time for memory, not numbers",
+    "torchscript": "a choice of the exporting run",
+    "auto_map": "code that comes with a checkpoint is never run",
+    "_num_labels": "written beside id2label by old versions; id2label decides",
+    "directionality": "left over from the TensorFlow release",
+    "pooler_fc_size": "left over from the TensorFlow release, which builds no such layers for text",
+    "pooler_num_attention_heads": "left over from the TensorFlow release, which builds no such layers for text",
+    "pooler_num_fc_layers": "left over from the TensorFlow release, which builds no such layers for text",
+    "pooler_size_per_head": "left over from the TensorFlow release, which builds no such layers for text",
+    "pooler_type": "left over from the TensorFlow release, which builds no such layers for text",
+}
+# Ignored keys that describe a file or a run that is over: not written back.
+_NOT_WRITTEN_BACK = {"_name_or_path", "name_or_path", "_commit_hash", "transformers_version", "auto_map", "_num_labels"}
+# Generation defaults that old transformers wrote into every config.json; an encoder generates nothing.
+_GENERATION_KEYS = (
+    "bad_words_ids", "begin_suppress_tokens", "cross_attention_hidden_size", "decoder_start_token_id",
+    "diversity_penalty", "do_sample", "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty",
+    "forced_bos_token_id", "forced_eos_token_id", "length_penalty", "max_length", "min_length", "no_repeat_ngram_size",
+    "num_beam_groups", "num_beams", "num_return_sequences", "output_past", "output_scores", "prefix",
+    "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "sep_token_id", "suppress_tokens",
+    "temperature", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "typical_p", "use_bfloat16",
+)  # fmt: skip
+IGNORED_KEYS.update(dict.fromkeys(_GENERATION_KEYS, "a default of text generation or of another framework"))
+
+_Config = TypeVar("_Config", bound="BertConfig")
+
+
+@dataclass(kw_only=True)
+class BertConfig:
+    """What decides the shape and the arithmetic of a BERT.
+
+    The defaults are bert-base-uncased. Field names are config.json's. Changing a field of a built model's config does
+    not rebuild the model.
+
+    Args:
+        vocab_size: V, rows of the word embedding table.
+        hidden_size: E, width of a token vector between layers.
+        num_hidden_layers: L, how many layers the encoder stacks.
+        num_attention_heads: H, must divide ``hidden_size``; each head is D = E / H wide.
+        intermediate_size: F, width inside the feed-forward network.
+        hidden_act: activation of the feed-forward network and of the masked LM head, one of ``ACTIVATION_NAMES``.
+            "gelu" is the exact one (erf), as in google-research/bert's PyTorch descendants.
+        hidden_dropout_prob: dropout after embeddings and after both output layers; a probability.
+        attention_probs_dropout_prob: dropout on the attention probabilities; a probability.
+        max_position_embeddings: longest row of tokens that has positions.
+        type_vocab_size: number of segments that ``token_type_ids`` may name.
+        initializer_range: standard deviation of fresh weights.
+        layer_norm_eps: added to the variance inside LayerNorm; 1e-12 in the original, 1e-5 in some relatives.
+        pad_token_id: id whose embedding receives no gradient, or None.
+        classifier_dropout: dropout before a classification head; None means ``hidden_dropout_prob``.
+        tie_word_embeddings: whether the masked LM decoder is the word embedding table itself.
+        num_labels: number of classes C; names them LABEL_0 ... when ``id2label`` is absent.
+        id2label: class number to name; a list and string keys are accepted.
+        label2id: name to class number; the inverse of ``id2label``, from which it is made when absent.
+        problem_type: loss of the sequence classification head, one of ``PROBLEM_TYPES``; None decides by the labels.
+        output_hidden_states: default of the forward argument of that name.
+        output_attentions: default of the forward argument of that name.
+        architectures: class names that the weights were saved from.
+        dtype: name of the dtype in which the weights are stored, as "float16"; None when the file does not say.
+        attn_implementation: "sdpa" (fused) or "eager" (the formula written out); a choice of the run, never saved.
+        extra: config.json keys that nothing here reads; written back on save.
+
+    Raises:
+        ConfigError: a value no model can be built from; the message names the field.
+        KeywordError: a keyword that is no field.
+
+    Source: Devlin et al. 2018, sections 3 and A.2; config.json of google-bert/bert-base-uncased.
+    """
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    pad_token_id: int | None = 0
+    classifier_dropout: float | None = None
+    tie_word_embeddings: bool = True
+    num_labels: InitVar[int | None] = None
+    id2label: dict[int, str] = field(default_factory=dict)
+    label2id: dict[str, int] = field(default_factory=dict)
+    problem_type: str | None = None
+    output_hidden_states: bool = False
+    output_attentions: bool = False
+    architectures: list[str] | None = None
+    dtype: str | None = None
+    attn_implementation: str = "sdpa"
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    model_type = "bert"
+
+    def __post_init__(self, num_labels: int | None) -> None:
+        _check_fields(self)
+        if num_labels is not None:
+            _check_integer("num_labels", num_labels, 1, 2**20)
+        self.id2label = _class_names(self.id2label, self.label2id)
+        if num_labels is None:
+            num_labels = len(self.id2label) or 2
+        if len(self.id2label) != num_labels:
+            if self.id2label:
+                _warn(
+                    f"num_labels is {num_labels} but id2label names {len(self.id2label)} classes; num_labels decides, "
+                    "and the classes are now LABEL_0, LABEL_1, ..."
+                )
+            self._name_labels(num_labels)
+        elif self.label2id.keys() != set(self.id2label.values()):
+            self.label2id = {label: index for index, label in self.id2label.items()}
+
+    def _name_labels(self, num_labels: int) -> None:
+        self.id2label = {index: f"LABEL_{index}" for index in range(num_labels)}
+        self.label2id = {label: index for index, label in self.id2label.items()}
+
+    @classmethod
+    def from_pretrained(
+        cls: type[_Config],
+        pretrained_model_name_or_path: str | os.PathLike[str],
+        *,
+        revision: str | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        token: str | bool | None = None,
+        local_files_only: bool = False,
+        **overrides: Any,
+    ) -> _Config:
+        """Read config.json of a local folder, a Hub repository or ``minilm``; ``overrides`` replace its fields."""
+        from plainbert.loading import load_config
+
+        hub = dict(revision=revision, cache_dir=cache_dir, token=token, local_files_only=local_files_only)
+        return load_config(cls, pretrained_model_name_or_path, hub, overrides)
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str]) -> None:
+        """Write config.json into the folder, which is made if needed; ``transformers`` reads it too."""
+        from plainbert.loading import save_config
+
+        save_config(self, Path(save_directory))
+
+    @classmethod
+    def from_dict(cls: type[_Config], values: dict[str, Any], **overrides: Any) -> _Config:
+        """Build from what a config.json holds.
+
+        Args:
+            values: the parsed JSON object.
+            overrides: fields that replace those of the file; unlike the file's keys they must be fields.
+
+        Raises:
+            ConfigError: a refused key or value, named.
+            KeywordError: an override that is no field.
+        """
+        names = {item.name for item in fields(cls)} | {"num_labels"}
+        stored = {key: value for key, value in values.items() if key not in ("extra", "attn_implementation")}
+        if "torch_dtype" in stored:  # the old word
+            stored.setdefault("dtype", stored.pop("torch_dtype"))
+        if isinstance(stored.get("dtype"), str):
+            stored["dtype"] = stored["dtype"].removeprefix("torch.")
+        if {"num_labels", "id2label", "label2id"} & overrides.keys():
+            for key in ("num_labels", "id2label", "label2id"):
+                stored.pop(key, None)
+        for key in ("id2label", "label2id", "output_attentions", "output_hidden_states"):
+            if stored.get(key, ()) is None:  # null: the file leaves it to us
+                del stored[key]
+        if "auto_map" in stored:
+            _warn("config.json names Python code of its own (auto_map); it is not run, the weights are read as BERT")
+        unknown = sorted(stored.keys() - names - FIXED_KEYS.keys() - IGNORED_KEYS.keys() - _KNOWN_ELSEWHERE)
+        if unknown:
+            _warn(f"config.json has keys that nothing here reads: {', '.join(unknown)}; they are kept in config.extra")
+        for key, value in stored.items():
+            _check_fixed(key, value)
+        extra = {k: v for k, v in stored.items() if k not in names | FIXED_KEYS.keys() | _NOT_WRITTEN_BACK}
+        used = {key: value for key, value in stored.items() if key in names}
+        return cls(**{**used, **overrides}, extra={**extra, **overrides.pop("extra", {})})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what config.json would hold, with integer keys in ``id2label``."""
+        values: dict[str, Any] = {**self.extra, "model_type": self.model_type}
+        default = type(self)()
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name in ("attn_implementation", "extra"):
+                continue
+            if item.name in _WRITTEN_IF_SET and value == getattr(default, item.name):
+                continue
+            values[item.name] = value.copy() if isinstance(value, (dict, list)) else value
+        return values
+
+
+# Left out of config.json while they have their default, as transformers leaves them out.
+_WRITTEN_IF_SET = {
+    "id2label", "label2id", "problem_type", "output_hidden_states", "output_attentions", "architectures", "dtype",
+}  # fmt: skip
+# Read by tasks or by other libraries, and kept in `extra` for them.
+_KNOWN_ELSEWHERE = {
+    "finetuning_task", "task_specific_params", "sentence_transformers", "sbert_ce_default_activation_function",
+}  # fmt: skip
+
+
+def _num_labels(self: BertConfig) -> int:
+    """Number of classes C; setting it names them LABEL_0, LABEL_1, ... when it changes."""
+    return len(self.id2label)
+
+
+def _set_num_labels(self: BertConfig, value: int) -> None:
+    _check_integer("num_labels", value, 1, 2**20)
+    if value != len(self.id2label):
+        self._name_labels(value)
+
+
+# `num_labels` is an argument and a property derived from id2label, so that the two never disagree; a dataclass body
+# cannot hold both under one name.
+BertConfig.num_labels = property(_num_labels, _set_num_labels)  # type: ignore[assignment]
+
+
+def _accept_fixed_keywords(cls: type[_Config]) -> None:
+    """Let the constructor take what transformers' takes: fixed keys with their only value, and ignored keys."""
+    init = cls.__init__
+
+    @wraps(init)
+    def __init__(self: _Config, **values: Any) -> None:
+        names = {item.name for item in fields(cls)} | {"num_labels"}
+        for key in list(values):
+            if key in names:
+                continue
+            if key in FIXED_KEYS:
+                _check_fixed(key, values.pop(key))
+            elif key in IGNORED_KEYS:
+                values.pop(key)
+            else:
+                close = difflib.get_close_matches(key, names, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"the fields are {', '.join(sorted(names))}"
+                raise KeywordError(f"BertConfig has no field {key!r}; {hint}")
+        init(self, **values)
+
+    cls.__init__ = __init__  # type: ignore[method-assign]
+
+
+_accept_fixed_keywords(BertConfig)
+
+
+# --- checks --------------------------------------------------------------------------------------------------------
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, PlainBertWarning, stacklevel=4)
+
+
+def _check_fixed(key: str, value: object) -> None:
+    if key in FIXED_KEYS:
+        accepted, reason = FIXED_KEYS[key]
+        if value not in accepted or isinstance(value, int) and not isinstance(value, bool):
+            raise ConfigError(f"{key} must be {accepted[0]!r}, got {value!r}; {reason}")
+
+
+def _check_integer(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ConfigError(f"{name} must be a whole number from {low} to {high}, got {value!r}; correct config.json")
+
+
+def _check_number(name: str, value: object, low: float, high: float) -> None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not low <= value <= high:  # type: ignore[operator]
+        raise ConfigError(f"{name} must be a number from {low:g} to {high:g}, got {value!r}; correct config.json")
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {value!r}; correct config.json")
+
+
+def _check_fields(config: BertConfig) -> None:
+    """Refuse what no model can be built from, before anything is allocated. Upper bounds are far above any BERT."""
+    _check_integer("vocab_size", config.vocab_size, 1, 2**25)
+    _check_integer("hidden_size", config.hidden_size, 1, 2**17)
+    _check_integer("num_hidden_layers", config.num_hidden_layers, 1, 2**12)
+    _check_integer("num_attention_heads", config.num_attention_heads, 1, 2**17)
+    _check_integer("intermediate_size", config.intermediate_size, 1, 2**20)
+    _check_integer("max_position_embeddings", config.max_position_embeddings, 1, 2**22)
+    _check_integer("type_vocab_size", config.type_vocab_size, 1, 2**16)
+    if config.hidden_size % config.num_attention_heads:
+        raise ConfigError(
+            f"hidden_size must be a multiple of num_attention_heads, got {config.hidden_size} and "
+            f"{config.num_attention_heads}; correct config.json"
+        )
+    if config.pad_token_id is not None:
+        _check_integer("pad_token_id", config.pad_token_id, 0, config.vocab_size - 1)
+    _check_choice("hidden_act", config.hidden_act, ACTIVATION_NAMES)
+    _check_choice("attn_implementation", config.attn_implementation, ATTENTION_IMPLEMENTATIONS)
+    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+        _check_number(name, getattr(config, name), 0.0, 1.0)
+    if config.classifier_dropout is not None:
+        _check_number("classifier_dropout", config.classifier_dropout, 0.0, 1.0)
+    _check_number("initializer_range", config.initializer_range, 0.0, 1e3)
+    _check_number("layer_norm_eps", config.layer_norm_eps, 0.0, 1.0)
+    if config.problem_type is not None:
+        _check_choice("problem_type", config.problem_type, PROBLEM_TYPES)
+    if config.dtype is not None:
+        _check_choice("dtype", config.dtype, DTYPE_NAMES)
+    for name in ("tie_word_embeddings", "output_hidden_states", "output_attentions"):
+        value = getattr(config, name)
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name} must be true or false, got {value!r}; correct config.json")
+    names = config.architectures
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise ConfigError(f"architectures must be a list of class names, got {names!r}; correct config.json")
+
+
+def _class_names(id2label: object, label2id: object) -> dict[int, str]:
+    """Bring every released form of a label map to class number -> name, in the order of the numbers."""
+    if isinstance(id2label, list):  # some exporters write the names in order
+        id2label = dict(enumerate(id2label))
+    if not isinstance(id2label, dict) or not isinstance(label2id, dict):
+        wrong = label2id if isinstance(id2label, dict) else id2label
+        raise ConfigError(f"id2label and label2id must be JSON objects, got {wrong!r}; correct config.json")
+    pairs = id2label.items() or [(index, label) for label, index in label2id.items()]
+    names: dict[int, str] = {}
+    for index, label in pairs:
+        try:
+            number = int(index)
+        except (TypeError, ValueError):
+            raise ConfigError(f"id2label must have class numbers as keys, got {index!r}; correct config.json") from None
+        names[number] = str(label)
+    if sorted(names) != list(range(len(names))):
+        _warn(f"id2label numbers its {len(names)} classes {sorted(names)[:8]}, not from 0; some outputs have no name")
+    return dict(sorted(names.items()))

@@ -1,0 +1,426 @@
+"""The one place where files, family and model meet: load a checkpoint into a model, and save it again.
+
+Loading is done in two steps. ``plan_loading`` decides from names and shapes alone which stored tensor becomes which
+parameter, and refuses what does not fit. ``load_model`` then reads each tensor once, straight into the memory that the
+parameter keeps.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from plainbert.checkpoints import hub as hub_module
+from plainbert.checkpoints.layout import read_json
+from plainbert.checkpoints.tensors import StoredTensors, TensorInfo, open_tensors, save_tensors
+from plainbert.checkpoints.weight_map import wrapper_prefix
+from plainbert.config import DTYPE_NAMES, BertConfig
+from plainbert.errors import CheckpointError, InputError, KeywordError, PlainBertWarning
+from plainbert.families.bert import ENCODER_NAMESPACES, WEIGHT_MAP
+from plainbert.models.bert import BertModel
+from plainbert.models.pretrained import BertPreTrainedModel, draw_weights, without_weights
+
+if TYPE_CHECKING:
+    from plainbert.text.tokenizer import BertTokenizer
+
+logger = logging.getLogger("plainbert")
+
+_Model = TypeVar("_Model", bound=BertPreTrainedModel)
+_Config = TypeVar("_Config", bound=BertConfig)
+_Tokenizer = TypeVar("_Tokenizer", bound="BertTokenizer")
+_MOST_NAMED = 6  # a list in a message stops here
+
+
+# --- config and tokenizer ---
+
+
+def load_config(cls: type[_Config], name: str | os.PathLike[str], hub: Mapping[str, Any], overrides: Any) -> _Config:
+    """Read the config.json of ``name``; see ``BertConfig.from_pretrained``."""
+    return _config_of(cls, hub_module.find(name, **hub), overrides)
+
+
+def _config_of(cls: type[_Config], source: hub_module.Source, overrides: Mapping[str, Any]) -> _Config:
+    return cls.from_dict(read_json(source.require("config.json")), **overrides)
+
+
+def save_config(config: BertConfig, folder: Path) -> None:
+    """Write config.json into ``folder``, at once or not at all; see ``BertConfig.save_pretrained``."""
+    folder = _writable(folder)
+    text = json.dumps(config.to_dict(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".config.json.")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, folder / "config.json")
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def load_tokenizer(
+    cls: type[_Tokenizer], name: str | os.PathLike[str], hub: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> _Tokenizer:
+    """Read the tokenizer files of ``name``; ``overrides`` replace entries of tokenizer_config.json."""
+    source = hub_module.find(name, **hub)
+    small = {}
+    for filename in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
+        path = source.path(filename)
+        small[filename] = {} if path is None else read_json(path)
+    return cls.from_files(
+        tokenizer_json=source.path("tokenizer.json"),
+        vocab_txt=source.path("vocab.txt"),
+        tokenizer_config={**small["tokenizer_config.json"], **overrides},
+        special_tokens_map=small["special_tokens_map.json"],
+        added_tokens=small["added_tokens.json"],
+    )
+
+
+# --- which stored tensor becomes which parameter ---
+
+
+@dataclass
+class LoadingPlan:
+    """What a checkpoint means for a model, decided from names and shapes.
+
+    Attributes:
+        sources: name in the model -> name on disk. Tied parameters have several names here.
+        fresh: names in the model whose parameter the checkpoint does not have, so that it is drawn or left as a
+            subclass made it.
+        other_heads: names on disk of heads that this model does not have.
+        unknown: names on disk that nothing here knows; outside the encoder.
+        dropped_layers: names on disk of layers above ``num_hidden_layers``, which the caller has lowered.
+        buffers: names on disk of tables that are computed here (``position_ids``).
+        wrapper: what stands before every name on disk and was taken off, as "module.".
+    """
+
+    sources: dict[str, str] = field(default_factory=dict)
+    fresh: list[str] = field(default_factory=list)
+    other_heads: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    dropped_layers: list[str] = field(default_factory=list)
+    buffers: list[str] = field(default_factory=list)
+    wrapper: str = ""
+
+
+def plan_loading(
+    model: BertPreTrainedModel,
+    infos: Mapping[str, TensorInfo],
+    *,
+    ignore_mismatched_sizes: bool = False,
+    fewer_layers: bool = False,
+) -> LoadingPlan:
+    """Decide which stored tensor becomes which parameter of ``model``.
+
+    Args:
+        model: built, with or without memory.
+        infos: name on disk -> dtype and shape.
+        ignore_mismatched_sizes: a head parameter of another shape becomes fresh instead of an error.
+        fewer_layers: the caller has lowered ``num_hidden_layers``, so that layers above are dropped.
+
+    Raises:
+        CheckpointError: encoder weights that are missing, unknown, of another shape, or stored twice.
+    """
+    plan = LoadingPlan(wrapper=wrapper_prefix(infos))
+    expected = model.state_dict(keep_vars=True)
+    is_base = isinstance(model, BertModel)
+    plain = {name.removeprefix(plan.wrapper): name for name in infos}
+    # A name that the model itself has means that parameter, whatever it is called: a subclass names its own freely.
+    # In a file of a bare encoder the table comes first, since a subclass may have a `pooler` of its own.
+    exact = {} if not is_base and "embeddings.word_embeddings.weight" in plain else plain.keys() & expected.keys()
+    mapped, unknown = WEIGHT_MAP.map_names(name for name in plain if name not in exact)
+    plan.sources = {name: plain[name] for name in exact}
+    layers = rf"bert\.encoder\.layer\.(\d+)\..*"
+    for ours, short in mapped.items():
+        here = ours.removeprefix("bert.") if is_base else ours
+        layer = re.fullmatch(layers, ours)
+        if here in expected and here not in plan.sources:
+            plan.sources[here] = plain[short]
+        elif ours in ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids"):
+            plan.buffers.append(plain[short])
+        elif layer and fewer_layers and int(layer[1]) >= model.config.num_hidden_layers:
+            plan.dropped_layers.append(plain[short])
+        elif layer or here in plan.sources:
+            unknown.append(short)
+        else:
+            plan.other_heads.append(plain[short])
+    _refuse_unknown_encoder_weights(model, [name for name in unknown if name.startswith(ENCODER_NAMESPACES)])
+    plan.unknown = [plain[name] for name in unknown if not name.startswith(ENCODER_NAMESPACES)]
+    _check_shapes(model, plan, expected, infos, ignore_mismatched_sizes)
+    _find_missing(model, plan, expected)
+    return plan
+
+
+def _is_encoder_name(model: BertPreTrainedModel, name: str) -> bool:
+    """Whether a name in the model belongs to the part that must come from the checkpoint: all below the pooler."""
+    prefix = "" if isinstance(model, BertModel) else f"{model.base_model_prefix}."
+    return name.startswith((f"{prefix}embeddings.", f"{prefix}encoder."))
+
+
+def _refuse_unknown_encoder_weights(model: BertPreTrainedModel, names: list[str]) -> None:
+    if names:
+        raise CheckpointError(
+            f"the checkpoint has encoder weights that this model does not: {_listed(names)}; "
+            f"num_hidden_layers is {model.config.num_hidden_layers}. Adapters must be merged into the weights first, "
+            "other architectures are not BERT"
+        )
+
+
+def _check_shapes(
+    model: BertPreTrainedModel,
+    plan: LoadingPlan,
+    expected: Mapping[str, Tensor],
+    infos: Mapping[str, TensorInfo],
+    ignore_mismatched_sizes: bool,
+) -> None:
+    for here, stored in list(plan.sources.items()):
+        shape, wanted = infos[stored].shape, tuple(expected[here].shape)
+        if shape == wanted:
+            continue
+        if ignore_mismatched_sizes and not _is_encoder_name(model, here):
+            del plan.sources[here]
+            continue
+        if _is_encoder_name(model, here):
+            hint = "config.json and the weights disagree"
+        else:
+            hint = "load with the checkpoint's own labels, or pass ignore_mismatched_sizes=True to train a new head"
+        raise CheckpointError(
+            f"{stored} has the shape {shape} in the checkpoint but {wanted} in {type(model).__name__}; {hint}"
+        )
+
+
+def _find_missing(model: BertPreTrainedModel, plan: LoadingPlan, expected: Mapping[str, Tensor]) -> None:
+    present = {id(expected[name]) for name in plan.sources}  # one name is enough for a tied parameter
+    plan.fresh = [name for name, tensor in expected.items() if id(tensor) not in present]
+    lost = [name for name in plan.fresh if _is_encoder_name(model, name) and expected[name].is_meta]
+    if lost:
+        raise CheckpointError(
+            f"the checkpoint lacks {len(lost)} encoder weights of {type(model).__name__}: {_listed(lost)}; "
+            "is this a BERT checkpoint, and is the file complete?"
+        )
+
+
+# --- filling the model ---
+
+
+def load_model(
+    cls: type[_Model],
+    name: str | os.PathLike[str],
+    *,
+    hub: Mapping[str, Any],
+    dtype: torch.dtype | str | None,
+    device: torch.device | str,
+    attn_implementation: str | None,
+    config: BertConfig | None,
+    ignore_mismatched_sizes: bool,
+    overrides: Mapping[str, Any],
+) -> _Model:
+    """Load ``name`` into a ``cls``; see ``BertPreTrainedModel.from_pretrained`` for the arguments."""
+    settings, arguments, old_dtype = _sort_keywords(cls, overrides)
+    if attn_implementation is not None:
+        settings["attn_implementation"] = attn_implementation
+    source = hub_module.find(name, **hub)
+    if config is None:
+        config = _config_of(BertConfig, source, settings)
+    else:
+        run = {"attn_implementation": config.attn_implementation}
+        config = type(config).from_dict(config.to_dict(), **{**run, **settings})
+    with without_weights():
+        model = cls(config, **arguments)
+    with open_tensors(source) as stored:
+        plan = plan_loading(
+            model,
+            stored.infos,
+            ignore_mismatched_sizes=ignore_mismatched_sizes,
+            fewer_layers="num_hidden_layers" in settings,
+        )
+        poolerless = isinstance(model, BertModel) and not arguments.get("add_pooling_layer", False)
+        if poolerless and model.pooler is not None and any("pooler." in fresh for fresh in plan.fresh):
+            model.pooler = None  # a made-up pooler_output would look like a real one
+            plan.fresh = [fresh for fresh in plan.fresh if not fresh.startswith("pooler.")]
+            _warn(f"{name} has no pooler, so pooler_output is None; pass add_pooling_layer=True for a fresh one")
+        target = _target_dtype(dtype if dtype is not None else old_dtype, config, stored)
+        _fill(model, plan, stored, target, torch.device(device))
+    config.dtype = str(target).removeprefix("torch.")
+    _report(model, plan, str(name))
+    return model.eval()
+
+
+def _sort_keywords(
+    cls: type[BertPreTrainedModel], overrides: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], torch.dtype | str | None]:
+    """Sort keywords into config fields, arguments of the constructor, and ``torch_dtype``; refuse the rest."""
+    names = {item.name for item in fields(BertConfig)} | {"num_labels"}
+    own = list(inspect.signature(cls.__init__).parameters)[2:]
+    settings = {key: value for key, value in overrides.items() if key in names}
+    arguments = {key: value for key, value in overrides.items() if key in own and key not in names}
+    unknown = sorted(overrides.keys() - names - set(own) - {"torch_dtype"})
+    if unknown:
+        takes = list(inspect.signature(BertPreTrainedModel.from_pretrained).parameters)[:-1] + own
+        raise KeywordError(
+            f"{cls.__name__}.from_pretrained has no keyword {', '.join(map(repr, unknown))}; it takes "
+            f"{', '.join(takes)}, and the fields of BertConfig: {', '.join(sorted(names))}"
+        )
+    return settings, arguments, overrides.get("torch_dtype")
+
+
+def _target_dtype(dtype: torch.dtype | str | None, config: BertConfig, stored: StoredTensors) -> torch.dtype:
+    """Return the dtype asked for, else the config's, else that of the first floating-point tensor stored."""
+    if dtype is None or dtype == "auto":
+        found = (info.dtype for info in stored.infos.values() if info.dtype.is_floating_point)
+        dtype = config.dtype or next(found, torch.float32)
+    name = dtype.removeprefix("torch.") if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
+    if name not in DTYPE_NAMES:
+        raise InputError(f"dtype must be one of {', '.join(DTYPE_NAMES)}, got {dtype!r}")
+    resolved: torch.dtype = getattr(torch, name)
+    return resolved
+
+
+def _fill(
+    model: BertPreTrainedModel, plan: LoadingPlan, stored: StoredTensors, dtype: torch.dtype, device: torch.device
+) -> None:
+    """Read every tensor once into the memory that its parameter keeps, and draw what is fresh."""
+    expected = model.state_dict(keep_vars=True)
+    names_of: dict[int, list[str]] = {}
+    for here, tensor in expected.items():
+        names_of.setdefault(id(tensor), []).append(here)
+    odd: list[str] = []
+
+    def read(name: str) -> Tensor:
+        tensor = stored.read(name)
+        if tensor.is_floating_point():
+            # One pass while the values are in the cache; a sum can also overflow, so only a hint to look closer.
+            if not torch.isfinite(tensor.sum(dtype=torch.promote_types(tensor.dtype, torch.float32))):
+                odd.extend([] if torch.isfinite(tensor).all() else [name])
+            tensor = tensor.to(dtype)
+        return tensor.to(device)
+
+    for here_names in names_of.values():
+        found = {here: read(plan.sources[here]) for here in here_names if here in plan.sources}
+        first, *others = found.values() or [None]
+        if first is None:
+            continue
+        if all(torch.equal(first, other) for other in others):
+            _replace(model, here_names, expected[here_names[0]], first)
+        else:
+            for here, tensor in found.items():
+                _replace(model, [here], expected[here], tensor)
+            _warn(f"{' and '.join(found)} are stored with different values; both are kept, untied")
+    for buffer in plan.buffers:
+        table = read(buffer).flatten()
+        wanted = torch.zeros_like(table) if buffer.endswith("token_type_ids") else torch.arange(table.numel())
+        if not torch.equal(table, wanted.to(table)):
+            _warn(f"{buffer} in the checkpoint is not the usual table; it is ignored, pass such ids to forward instead")
+    _draw_fresh(model, plan.fresh, dtype, device)
+    if device.type != "cpu" or any(tensor.dtype != dtype for tensor in expected.values()):
+        model.to(device)
+        for parameter in model.parameters():  # what a subclass made itself follows the dtype of the rest
+            if parameter.is_floating_point() and parameter.dtype != dtype:
+                parameter.data = parameter.data.to(dtype)
+    if odd:
+        _warn(f"the checkpoint holds NaN or Inf in {_listed(odd)}; outputs will not be finite")
+
+
+def _replace(model: nn.Module, names: list[str], old: Tensor, value: Tensor) -> None:
+    """Let the parameter or buffer known by ``names`` hold ``value`` (in its own memory)."""
+    if not old.is_meta:
+        with torch.no_grad():
+            old.data = value
+        return
+    new = nn.Parameter(value, requires_grad=old.requires_grad)
+    for name in names:
+        path, _, leaf = name.rpartition(".")
+        setattr(model.get_submodule(path), leaf, new)
+
+
+def _draw_fresh(model: BertPreTrainedModel, names: list[str], dtype: torch.dtype, device: torch.device) -> None:
+    expected = model.state_dict(keep_vars=True)
+    modules = []
+    for name in names:
+        if name in expected and expected[name].is_meta:
+            empty = torch.empty(expected[name].shape, dtype=dtype, device=device)
+            ties = [other for other, tensor in expected.items() if tensor is expected[name]]
+            _replace(model, ties, expected[name], empty)
+            module = model.get_submodule(name.rpartition(".")[0])
+            modules += [] if any(module is other for other in modules) else [module]
+    for module in modules:
+        kept = {key: value.clone() for key, value in module.state_dict().items()}
+        draw_weights(module, model.config.initializer_range)
+        prefix = next(path for path, other in model.named_modules() if other is module)
+        for key, value in module.named_parameters(recurse=False):
+            if f"{prefix}.{key}" not in names:  # the checkpoint has this part of the module
+                value.data.copy_(kept[key])
+            elif isinstance(module, nn.Module) and not isinstance(module, (nn.Linear, nn.Embedding, nn.LayerNorm)):
+                value.data.zero_()
+
+
+def _report(model: BertPreTrainedModel, plan: LoadingPlan, name: str) -> None:
+    """Say what was not simply read: one warning for fresh weights, one for weights that nobody used."""
+    if plan.wrapper:
+        logger.info("%s: took %r off every weight name", name, plan.wrapper)
+    if plan.other_heads:
+        logger.info("%s: not used by %s: %s", name, type(model).__name__, ", ".join(plan.other_heads))
+    if plan.fresh:
+        _warn(
+            f"{name} has no weights for {_listed(plan.fresh)} of {type(model).__name__}; they are fresh, "
+            "so train the model before using them"
+        )
+    left = plan.unknown + plan.dropped_layers
+    if left:
+        _warn(f"{name} has weights that {type(model).__name__} does not use: {_listed(left)}")
+
+
+# --- saving ---
+
+
+def save_model(model: BertPreTrainedModel, folder: Path) -> None:
+    """Write model.safetensors and config.json; see ``BertPreTrainedModel.save_pretrained``."""
+    folder = _writable(folder)
+    tensors: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        # A tied parameter is stored once, under its first name. An untied decoder's bias keeps both names, because
+        # transformers then looks for `decoder.bias`.
+        if id(tensor) in seen and model.config.tie_word_embeddings:
+            continue
+        seen.add(id(tensor))
+        tensors[name] = tensor.detach().to("cpu", copy=not model.config.tie_word_embeddings)
+    save_tensors(tensors, folder / "model.safetensors")
+    config = type(model.config).from_dict(model.config.to_dict())
+    config.architectures = [type(model).__name__]
+    config.dtype = str(model.dtype).removeprefix("torch.")
+    save_config(config, folder)
+
+
+def _writable(folder: Path) -> Path:
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"save_directory must be a folder, got the file {folder}")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, PlainBertWarning, stacklevel=5)

@@ -1,0 +1,186 @@
+"""What ``forward`` accepts: checks with the numbers in the message, and masks of every form brought to one.
+
+Everything here happens before the embedding lookup. While a model is compiled or exported only shapes are checked,
+because looking at values would cut the graph.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import torch
+from torch import Tensor
+
+from plainbert.config import BertConfig
+from plainbert.errors import InputError, PlainBertWarning
+
+
+def sees_values(tensor: Tensor) -> bool:
+    """Whether the numbers inside ``tensor`` may be looked at: not while compiling, exporting, or on no device."""
+    return not (torch.compiler.is_compiling() or torch.jit.is_tracing() or tensor.is_meta or tensor.numel() == 0)
+
+
+def check_range(name: str, tensor: Tensor, limit: int, meaning: str) -> None:
+    """Refuse integers outside 0 ... limit - 1, which would read outside a table.
+
+    Raises:
+        InputError: another dtype than int64 or int32, or a value outside, named.
+    """
+    if tensor.dtype not in (torch.int64, torch.int32):
+        raise InputError(f"{name} must be integers (int64 or int32), got {tensor.dtype}; convert with .long()")
+    if sees_values(tensor):
+        low, high = (int(value) for value in torch.aminmax(tensor))
+        if low < 0 or high >= limit:
+            wrong = low if low < 0 else high
+            raise InputError(f"{name} must be from 0 to {limit - 1} ({meaning} is {limit}), got {wrong}")
+
+
+def check_inputs(
+    config: BertConfig,
+    input_ids: Tensor | None,
+    attention_mask: Tensor | None,
+    token_type_ids: Tensor | None,
+    position_ids: Tensor | None,
+    inputs_embeds: Tensor | None,
+) -> None:
+    """Refuse what the embeddings cannot look up.
+
+    Args:
+        config: the model's shape.
+        input_ids: (B, S) integers below V.
+        attention_mask: only looked at for being there; ``prepare_mask`` checks it.
+        token_type_ids: (B, S) or (1, S) integers below ``type_vocab_size``.
+        position_ids: (B, S) or (1, S) integers below ``max_position_embeddings``.
+        inputs_embeds: (B, S, E) floats.
+
+    Raises:
+        InputError: with the value, the limit and the config field that sets it.
+    """
+    if (input_ids is None) == (inputs_embeds is None):
+        given = "both" if input_ids is not None else "neither"
+        raise InputError(f"exactly one of input_ids and inputs_embeds must be given, got {given}")
+    if input_ids is not None:
+        if input_ids.ndim != 2:
+            raise InputError(
+                f"input_ids must have the shape (texts, tokens), got {tuple(input_ids.shape)}; "
+                "one text is a batch of one: input_ids[None]"
+            )
+        rows, length = input_ids.shape
+    elif inputs_embeds is not None:
+        if inputs_embeds.ndim != 3 or inputs_embeds.shape[2] != config.hidden_size:
+            raise InputError(
+                f"inputs_embeds must have the shape (texts, tokens, {config.hidden_size}), "
+                f"got {tuple(inputs_embeds.shape)}"
+            )
+        if not inputs_embeds.is_floating_point():
+            raise InputError(f"inputs_embeds must be floating-point vectors, got {inputs_embeds.dtype}")
+        rows, length = inputs_embeds.shape[:2]
+    if length == 0:
+        raise InputError(f"a row must hold at least one token, got {rows} rows of 0 tokens; drop empty rows")
+    if position_ids is None and length > config.max_position_embeddings:
+        raise InputError(
+            f"input_ids has {length} tokens in a row, but this model takes at most {config.max_position_embeddings} "
+            "(max_position_embeddings); truncate the texts, or split them into windows"
+        )
+    if input_ids is not None:
+        check_range("input_ids", input_ids, config.vocab_size, "vocab_size")
+        _warn_of_unmasked_padding(config, input_ids, attention_mask)
+    for name, ids, limit, meaning in (
+        ("token_type_ids", token_type_ids, config.type_vocab_size, "type_vocab_size"),
+        ("position_ids", position_ids, config.max_position_embeddings, "max_position_embeddings"),
+    ):
+        if ids is not None:
+            if ids.ndim != 2 or ids.shape[0] not in (1, rows) or ids.shape[1] != length:
+                raise InputError(f"{name} must have the shape ({rows}, {length}), got {tuple(ids.shape)}")
+            check_range(name, ids, limit, meaning)
+
+
+def _warn_of_unmasked_padding(config: BertConfig, input_ids: Tensor, attention_mask: Tensor | None) -> None:
+    if attention_mask is None and config.pad_token_id is not None and sees_values(input_ids):
+        if bool((input_ids == config.pad_token_id).any()):
+            warnings.warn(
+                f"input_ids holds the padding id {config.pad_token_id} and no attention_mask was given, so the padding "
+                "is read as text; pass the tokenizer's attention_mask",
+                PlainBertWarning,
+                stacklevel=2,
+            )
+
+
+def prepare_mask(config: BertConfig, attention_mask: Tensor | None, hidden: Tensor) -> Tensor | None:
+    """Bring an attention mask to one of three forms that attention understands.
+
+    Args:
+        config: the model's shape.
+        attention_mask: one of
+            (B, S), any dtype, holding only 0 and 1: 1 or True means that every token may look at this one;
+            bool (B, S, S), (B, 1, S, S) or (B, H, S, S): True means that the row's token may look at the column's;
+            float (B, 1, S, S) or (B, H, S, S): added to the scores; -inf means "may not look".
+            In four dimensions the third may also be 1, for "the same for every row".
+        hidden: (B, S, E), the embeddings that the mask is for.
+
+    Returns:
+        None where everything may be looked at; a bool tensor, True = look; or a float tensor in the dtype of
+        ``hidden``, never below its lowest number except -inf. Both broadcast to (B, H, S, S).
+
+    Raises:
+        InputError: another shape, dtype or value.
+    """
+    if attention_mask is None:
+        return None
+    mask = attention_mask.to(hidden.device)
+    rows, length, heads = hidden.shape[0], hidden.shape[1], config.num_attention_heads
+    shape = tuple(mask.shape)
+    if mask.ndim == 2:
+        if shape != (rows, length):
+            raise InputError(
+                f"attention_mask must have the shape of the tokens, ({rows}, {length}), got {shape}; "
+                "pass the mask that the tokenizer returned with these ids"
+            )
+        look = mask.to(torch.bool)
+        if sees_values(mask):
+            if mask.dtype != torch.bool and not bool((mask == look).all()):
+                wrong = mask[mask != look][0].item()
+                raise InputError(
+                    f"a (B, S) attention_mask must hold only 0 and 1, got {wrong:g}; "
+                    "numbers to add to the scores must come as (B, 1, S, S)"
+                )
+            if bool(look.all()):
+                return None
+        # Every query sees the same keys. Expanded as transformers does, so that the same kernel runs.
+        return look[:, None, None, :].expand(rows, 1, length, length)
+    if mask.ndim == 3 and mask.dtype == torch.bool:
+        mask = mask[:, None]
+    fits = (
+        mask.ndim == 4
+        and mask.shape[0] == rows
+        and mask.shape[1] in (1, heads)
+        and mask.shape[2] in (1, length)
+        and mask.shape[3] == length
+    )
+    if not fits or not (mask.dtype == torch.bool or mask.is_floating_point()):
+        raise InputError(
+            f"attention_mask must be ({rows}, {length}) of 0 and 1, or bool ({rows}, {length}, {length}), or bool or "
+            f"float ({rows}, 1 or {heads}, {length}, {length}), got {attention_mask.dtype} {shape}"
+        )
+    if mask.is_floating_point() and mask.dtype != hidden.dtype:
+        # A mask of -1e9 says "a very low number". Cast to float16 it would become -inf, which says "no key".
+        lowest = torch.finfo(hidden.dtype).min
+        mask = torch.where(mask == -math.inf, mask, mask.clamp(min=lowest)).to(hidden.dtype)
+    return mask.expand(rows, mask.shape[1], length, length)
+
+
+def check_head_mask(config: BertConfig, head_mask: Tensor | None, hidden: Tensor) -> Tensor | None:
+    """Bring a head mask (H,) or (L, H) to factors (L, H, 1, 1) in the dtype of ``hidden``.
+
+    Raises:
+        InputError: another shape.
+    """
+    if head_mask is None:
+        return None
+    layers, heads = config.num_hidden_layers, config.num_attention_heads
+    if tuple(head_mask.shape) not in ((heads,), (layers, heads)):
+        raise InputError(
+            f"head_mask must have the shape ({heads},) or ({layers}, {heads}), got {tuple(head_mask.shape)}"
+        )
+    return head_mask.to(hidden).expand(layers, heads)[:, :, None, None]

@@ -1,0 +1,295 @@
+"""What every model has besides ``forward``: loading and saving, fresh weights, resizing, sizes.
+
+The work of loading and saving is in ``plainbert/loading.py``; what stands here is the part that belongs to a model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from plainbert.config import BertConfig
+from plainbert.errors import ConfigError, InputError, KeywordError
+
+if TYPE_CHECKING:
+    from plainbert.models.bert import BertModel
+
+_Model = TypeVar("_Model", bound="BertPreTrainedModel")
+_construction = threading.local()
+
+# What every forward takes besides inputs and labels.
+FORWARD_OPTIONS = ("head_mask", "output_hidden_states", "output_attentions", "return_dict")
+
+
+class BertPreTrainedModel(nn.Module):
+    """Base of every model here, and of a user's own: ``self.bert = BertModel(config)``, then what goes on top.
+
+    Attributes:
+        config: the shape, shared by the model and its inner encoder.
+        base_model_prefix: attribute name of the inner encoder, and the prefix of its weights in a file.
+    """
+
+    base_model_prefix = "bert"
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        if not isinstance(config, BertConfig):
+            raise ConfigError(
+                f"config must be a plainbert.BertConfig, got {type(config).__name__}; "
+                "to load weights use from_pretrained, to copy a config BertConfig.from_dict(config.to_dict())"
+            )
+        self.config = config
+
+    # --- building ---
+
+    @contextlib.contextmanager
+    def building(self) -> Iterator[None]:
+        """Give the modules made inside fresh weights, or, under ``from_pretrained``, no memory at all.
+
+        Weights that a file is about to replace are neither allocated nor drawn. Only what is made inside is treated
+        so: the lines that a subclass adds around it run as they always do.
+        """
+        if getattr(_construction, "without_weights", False):
+            with torch.device("meta"), _SkipInitialisation():
+                yield
+        else:
+            yield
+            self.post_init()
+
+    def post_init(self) -> None:
+        """Draw the weights of every module that has not been drawn by an inner model already."""
+        if not getattr(_construction, "without_weights", False):
+            for module in self.modules():
+                if not getattr(module, "_is_drawn", False):
+                    draw_weights(module, self.config.initializer_range)
+                    module._is_drawn = True  # type: ignore[assignment]
+
+    # --- files ---
+
+    @classmethod
+    def from_pretrained(
+        cls: type[_Model],
+        pretrained_model_name_or_path: str | os.PathLike[str],
+        *,
+        revision: str | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        token: str | bool | None = None,
+        local_files_only: bool = False,
+        dtype: torch.dtype | str | None = None,
+        device: torch.device | str = "cpu",
+        attn_implementation: str | None = None,
+        config: BertConfig | None = None,
+        ignore_mismatched_sizes: bool = False,
+        **overrides: Any,
+    ) -> _Model:
+        """Load a model with its weights, in evaluation mode.
+
+        Args:
+            pretrained_model_name_or_path: a local folder, a Hub repository id, or ``minilm``.
+            revision: branch, tag or commit on the Hub.
+            cache_dir: folder of the shared Hub cache, when not the usual one.
+            token: Hub access token; True for the stored one.
+            local_files_only: open no connection.
+            dtype: of the loaded weights, as ``torch.float16`` or "float16"; None or "auto": as the checkpoint says.
+            device: where the weights go.
+            attn_implementation: "sdpa" (fused, the default) or "eager" (the formula written out).
+            config: replaces the checkpoint's config.json.
+            ignore_mismatched_sizes: make a task head anew when its stored shape is another; never the encoder.
+            **overrides: config fields (``num_labels=3``), and ``torch_dtype``, the old word for dtype.
+                ``add_pooling_layer`` for ``BertModel``.
+
+        Raises:
+            MissingFileError: nothing there to load.
+            CheckpointError: broken or refused files, encoder weights that are missing or of another shape.
+            KeywordError: a keyword that is neither listed here nor a config field.
+        """
+        from plainbert.loading import load_model
+
+        return load_model(
+            cls,
+            pretrained_model_name_or_path,
+            hub=dict(revision=revision, cache_dir=cache_dir, token=token, local_files_only=local_files_only),
+            dtype=dtype,
+            device=device,
+            attn_implementation=attn_implementation,
+            config=config,
+            ignore_mismatched_sizes=ignore_mismatched_sizes,
+            overrides=overrides,
+        )
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str]) -> None:
+        """Write config.json and model.safetensors, which transformers and plainbert load back without a difference."""
+        from plainbert.loading import save_model
+
+        save_model(self, Path(save_directory))
+
+    # --- the model from outside ---
+
+    @property
+    def base_model(self) -> BertModel:
+        """The encoder: ``self.bert`` in a model with a head, the model itself otherwise."""
+        return getattr(self, self.base_model_prefix, self)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the first parameter is."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the first floating-point parameter."""
+        return next(parameter.dtype for parameter in self.parameters() if parameter.is_floating_point())
+
+    def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
+        """Count parameters, tied ones once; optionally only those with gradients, or without the three tables."""
+        tables = set()
+        if exclude_embeddings:
+            tables = {id(module.weight) for module in self.modules() if isinstance(module, nn.Embedding)}
+        return sum(
+            parameter.numel()
+            for parameter in self.parameters()
+            if id(parameter) not in tables and (parameter.requires_grad or not only_trainable)
+        )
+
+    def gradient_checkpointing_enable(self) -> None:
+        """Forget what is inside a layer during training and compute it again in backward: less memory, same numbers."""
+        self.base_model.encoder.gradient_checkpointing = True
+
+    def gradient_checkpointing_disable(self) -> None:
+        """Keep what is inside a layer for backward: the default."""
+        self.base_model.encoder.gradient_checkpointing = False
+
+    # --- vocabulary ---
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the word embedding table."""
+        return self.base_model.embeddings.word_embeddings
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the word embedding table; a decoder tied to it follows."""
+        old = self.get_input_embeddings().weight
+        self.base_model.embeddings.word_embeddings = value
+        for head in self.base_model.vocabulary_heads:
+            if head.decoder.weight is old:
+                head.decoder.weight = value.weight
+
+    def get_output_embeddings(self) -> nn.Linear | None:
+        """Return the masked LM decoder, or None where the model has none."""
+        heads = self.base_model.vocabulary_heads
+        return heads[0].decoder if heads and self.base_model is not self else None
+
+    def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
+        """Change the size of the vocabulary V: word embeddings, masked LM decoder, its bias and the config together.
+
+        Rows of ids that stay keep their values. New rows are drawn like fresh weights, from a normal distribution with
+        the standard deviation ``initializer_range``, and their bias is 0; train them before trusting them. The inner
+        encoder of a model with a head does the same, head included.
+
+        Returns:
+            The word embedding table.
+
+        Raises:
+            InputError: a size that is no positive number, or that would cut off ``pad_token_id``.
+        """
+        if isinstance(new_num_tokens, bool) or not isinstance(new_num_tokens, int) or new_num_tokens < 1:
+            raise InputError(f"new_num_tokens must be a positive whole number, got {new_num_tokens!r}")
+        if self.config.pad_token_id is not None and new_num_tokens <= self.config.pad_token_id:
+            raise InputError(
+                f"new_num_tokens must be above pad_token_id {self.config.pad_token_id}, got {new_num_tokens}"
+            )
+        table = self.get_input_embeddings()
+        std = self.config.initializer_range
+        table.weight.data = _resized(table.weight.data, new_num_tokens, std)
+        table.num_embeddings = new_num_tokens
+        for head in self.base_model.vocabulary_heads:
+            if head.decoder.weight is not table.weight:
+                head.decoder.weight.data = _resized(head.decoder.weight.data, new_num_tokens, std)
+            head.bias.data = _resized(head.bias.data, new_num_tokens, 0.0)
+            head.decoder.out_features = new_num_tokens
+        for parameter in self.parameters():
+            parameter.grad = None  # a gradient of the old shape would stop the next step
+        self.config.vocab_size = new_num_tokens
+        return table
+
+
+class _SkipInitialisation(TorchFunctionMode):
+    """Leave parameters as they are made: drawing numbers into the meta device costs 1.5 s of imports and gives nothing.
+
+    Active in one thread and only while a model is built for ``from_pretrained``.
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        target = args[0] if args else kwargs.get("tensor")  # nn.init hands its tensor over by keyword
+        name = getattr(func, "__name__", "")
+        writes = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
+        if writes and isinstance(target, Tensor) and target.is_meta:
+            return target
+        return func(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def without_weights() -> Iterator[None]:
+    """Build the models made inside, in this thread, as shapes on the meta device."""
+    _construction.without_weights = True
+    try:
+        yield
+    finally:
+        _construction.without_weights = False
+
+
+@torch.no_grad()
+def draw_weights(module: nn.Module, std: float) -> None:
+    """Draw the weights of one module as the original does; its submodules are left alone.
+
+    Matrices from a normal distribution, biases 0, LayerNorm the identity, the row of [PAD] 0.
+
+    Source: google-research/bert modeling.py, ``create_initializer`` (which truncates at two standard deviations; the
+    PyTorch descendants never did, and neither do we).
+    """
+    if isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, std=std)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight, std=std)
+        if module.padding_idx is not None:
+            nn.init.zeros_(module.weight[module.padding_idx])
+    elif isinstance(module, nn.LayerNorm):
+        nn.init.ones_(module.weight)
+        nn.init.zeros_(module.bias)
+
+
+def _resized(old: Tensor, rows: int, std: float) -> Tensor:
+    """Return ``old`` with ``rows`` rows: cut, or grown by rows drawn with ``std``."""
+    new = old.new_empty(rows, *old.shape[1:])
+    kept = min(rows, old.shape[0])
+    new[:kept] = old[:kept]
+    new[kept:].normal_(std=std) if std else new[kept:].zero_()
+    return new
+
+
+def refuse_keywords(model: nn.Module, unknown: Iterable[str]) -> None:
+    """Refuse keywords that the ``forward`` of ``model`` does not have.
+
+    Raises:
+        KeywordError: names them, and those that exist.
+    """
+    unknown = sorted(unknown)
+    if unknown:
+        known = list(inspect.signature(type(model).forward).parameters)[1:-1]  # without self and the collecting last
+        known += [name for name in FORWARD_OPTIONS if name not in known]
+        raise KeywordError(
+            f"{type(model).__name__}.forward has no argument {', '.join(map(repr, unknown))}; it takes {', '.join(known)}"
+        )
