@@ -8,12 +8,14 @@ program in the file, and compares what it describes with what the file holds.
 from __future__ import annotations
 
 import pickletools
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 import torch
 
 from plainbert.checkpoints.safe import show
+from plainbert.errors import CheckpointError
 
 _STORAGES = {
     "torch DoubleStorage": torch.float64,
@@ -76,10 +78,6 @@ class Described:
     storages: dict[str, StoredRun] = field(default_factory=dict)
 
 
-class RefusedProgramError(Exception):
-    """An instruction that is not carried out; the message says which, as `<rule>, got <value>`."""
-
-
 class ProgramReader:
     """Goes through a pickle's instructions and gives what it describes; calls, imports and allocates nothing.
 
@@ -88,12 +86,14 @@ class ProgramReader:
     Args:
         program: Where the pickle begins; `read` leaves it where the pickle ends.
         found: Gets every view and storage.
+        refuse: Raises a CheckpointError that names the file, from `<rule>, got <value>`.
         plain: Whether the file is of the form before torch 1.6, which describes storages with one field more.
     """
 
-    def __init__(self, program: BinaryIO, found: Described, plain: bool) -> None:
+    def __init__(self, program: BinaryIO, found: Described, refuse: Callable[[str], NoReturn], plain: bool) -> None:
         self.program = program
         self.found = found
+        self.refuse = refuse
         self.plain = plain
         self.stack: list[Any] = []
         self.marks: list[list[Any]] = []
@@ -106,19 +106,21 @@ class ProgramReader:
             Dictionaries, lists, tuples, strings and numbers, with a StoredView for each tensor. Parts may be shared.
 
         Raises:
-            RefusedProgramError: It is not whole, or does anything but describe tensors in containers.
+            CheckpointError: It is not whole, or does anything but describe tensors in containers.
         """
         try:
             return self._read()
+        except CheckpointError:
+            raise
         except (ValueError, IndexError, KeyError, TypeError, DeprecationWarning) as error:
             # What pickletools and the stack below raise for an instruction that is cut off or has nothing to work on.
-            raise RefusedProgramError(f"hold a whole pickle, got {show(str(error))}") from None
+            self.refuse(f"hold a whole pickle, got {show(str(error))}")
 
     def _read(self) -> Any:
         for opcode, argument, _ in pickletools.genops(self.program):
             self._step(opcode.name, argument)
         if len(self.stack) != 1 or self.marks:
-            raise RefusedProgramError(f"describe one object, got {len(self.stack)}")
+            self.refuse(f"describe one object, got {len(self.stack)}")
         return self.stack.pop()
 
     def _step(self, name: str, argument: Any) -> None:
@@ -142,19 +144,17 @@ class ProgramReader:
         elif name in ("TUPLE1", "TUPLE2", "TUPLE3"):
             count = int(name[-1])
             if len(stack) < count:
-                raise IndexError("a tuple of more than there is")
+                self.refuse(f"make tuples of what is there, got {name} of {len(stack)}")
             stack[-count:] = [tuple(stack[-count:])]
         elif name in ("APPEND", "APPENDS"):
             items = [stack.pop()] if name == "APPEND" else self._after_mark()
             self._container(list).extend(items)
         elif name in ("SETITEM", "SETITEMS"):
             items = [stack.pop(), stack.pop()][::-1] if name == "SETITEM" else self._after_mark()
-            self._container(dict).update(zip(map(_plain_key, items[::2]), items[1::2], strict=True))
+            self._container(dict).update(zip(map(self._key, items[::2]), items[1::2], strict=True))
         elif name == "GLOBAL":
             if argument not in _CALLS and argument not in _STORAGES:
-                raise RefusedProgramError(
-                    f"hold tensors and nothing else, got a use of {show(argument.replace(' ', '.'))}"
-                )
+                self.refuse(f"hold tensors and nothing else, got a use of {show(argument.replace(' ', '.'))}")
             stack.append(_Global(argument))
         elif name == "BINPERSID":
             stack.append(self._storage(stack.pop()))
@@ -165,9 +165,9 @@ class ProgramReader:
             # nn.Module.state_dict hangs version numbers on its OrderedDict.
             state = stack.pop()
             if not isinstance(state, dict) or set(state) != {"_metadata"} or not isinstance(stack[-1], dict):
-                raise RefusedProgramError(f"hold tensors and nothing else, got attributes set: {show(state)}")
+                self.refuse(f"hold tensors and nothing else, got attributes set: {show(state)}")
         elif name != "STOP" and (name, argument) != ("PROTO", 2):
-            raise RefusedProgramError(f"use the instructions of pickle protocol 2 that torch.save uses, got {name}")
+            self.refuse(f"use the instructions of pickle protocol 2 that torch.save uses, got {name}")
 
     def _after_mark(self) -> list[Any]:
         items, self.stack = self.stack, self.marks.pop()
@@ -175,8 +175,13 @@ class ProgramReader:
 
     def _container(self, kind: type) -> Any:
         if type(self.stack[-1]) is not kind:
-            raise RefusedProgramError(f"fill a {kind.__name__}, got {show(self.stack[-1])}")
+            self.refuse(f"fill a {kind.__name__}, got {show(self.stack[-1])}")
         return self.stack[-1]
+
+    def _key(self, key: Any) -> Any:
+        if not isinstance(key, (str, int, float, type(None))):
+            self.refuse(f"use strings and numbers as keys, got {show(key)}")
+        return key
 
     def _storage(self, description: Any) -> StoredRun:
         match description:
@@ -185,9 +190,9 @@ class ProgramReader:
             ):
                 storage = StoredRun(key, _STORAGES[name], numel)
             case _:
-                raise RefusedProgramError(f"describe storages as torch.save does, got {show(description)}")
+                self.refuse(f"describe storages as torch.save does, got {show(description)}")
         if self.found.storages.setdefault(key, storage) != storage:
-            raise RefusedProgramError(f"describe storage {show(key)} in one way, got {show(storage)} as well")
+            self.refuse(f"describe storage {show(key)} in one way, got {show(storage)} as well")
         return storage
 
     def _called(self, function: Any, arguments: Any) -> Any:
@@ -200,21 +205,11 @@ class ProgramReader:
                 StoredRun() as storage, int(offset), tuple(shape), tuple(stride), bool(), {**hooks}, *metadata
             ) if not hooks and metadata in ([], [None], [{}]) and len(shape) == len(stride):  # fmt: skip
                 if not all(type(number) is int and number >= 0 for number in (offset, *shape, *stride)):
-                    raise RefusedProgramError(
-                        f"have no negative size, stride or offset, got {show((offset, shape, stride))}"
-                    )
+                    self.refuse(f"have no negative size, stride or offset, got {show((offset, shape, stride))}")
                 view = StoredView(storage, offset, shape, stride)
                 self.found.views.append(view)
                 return view
-        raise RefusedProgramError(
-            f"hold tensors and nothing else, got a call of {show(function)} with {show(arguments)}"
-        )
-
-
-def _plain_key(key: Any) -> Any:
-    if not isinstance(key, (str, int, float, type(None))):
-        raise RefusedProgramError(f"use strings and numbers as keys, got {show(key)}")
-    return key
+        self.refuse(f"hold tensors and nothing else, got a call of {show(function)} with {show(arguments)}")
 
 
 def _product(shape: tuple[int, ...]) -> int:

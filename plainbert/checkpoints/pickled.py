@@ -15,12 +15,13 @@ import struct
 import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 import torch
 
-from plainbert.checkpoints.pickle_program import Described, ProgramReader, RefusedProgramError, StoredView
+from plainbert.checkpoints.pickle_program import Described, ProgramReader, StoredView
 from plainbert.checkpoints.safe import open_regular, read_at_most, refuse_known_strangers, show, show_some
 from plainbert.errors import CheckpointError
 
@@ -59,14 +60,12 @@ class PickledFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.file = open_regular(path)
-        try:
+        with ExitStack() as undo:
+            self.file = undo.enter_context(open_regular(path))
             contents, found = self._inspect()
             self._check_views(found.views)
             self._wrapper, self.views = self._named(contents)
-        except BaseException:
-            self.file.close()
-            raise
+            undo.pop_all()
 
     def load(self) -> dict[str, torch.Tensor]:
         """Load the tensors with torch.load(weights_only=True) on the CPU, and close the file.
@@ -181,7 +180,7 @@ class PickledFile:
         try:
             with zipfile.ZipFile(self.file) as archive:
                 entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
-        except (zipfile.BadZipFile, ValueError, struct.error, OSError, NotImplementedError) as error:
+        except (zipfile.BadZipFile, ValueError, struct.error, OSError, RuntimeError) as error:
             self._refuse(f"be a whole zip archive, got {show(str(error))}", _AGAIN)
         seen: set[str] = set()
         free = 0  # where the next entry may begin
@@ -194,7 +193,7 @@ class PickledFile:
             if (
                 entry.compress_type != zipfile.ZIP_STORED
                 or entry.compress_size != entry.file_size
-                or entry.flag_bits & 1
+                or entry.flag_bits & ~0x808
             ):
                 self._refuse(f"hold entries as they are, got {show(name)} compressed or encrypted")
             self.file.seek(max(0, entry.header_offset))
@@ -236,10 +235,7 @@ class PickledFile:
         return contents, found
 
     def _read_program(self, program: BinaryIO, found: Described, plain: bool = True) -> Any:
-        try:
-            return ProgramReader(program, found, plain).read()
-        except RefusedProgramError as error:
-            self._refuse(str(error))
+        return ProgramReader(program, found, self._refuse, plain).read()
 
     def _check_views(self, views: list[StoredView]) -> None:
         total = sum(view.numel * view.storage.dtype.itemsize for view in views)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -129,14 +130,12 @@ def open_tensors(source: FileSource) -> StoredTensors:
     """
     chosen = weight_files(source)
     files: dict[Path, _WeightFile] = {}
-    try:
+    with ExitStack() as undo:
         for path in chosen.paths:
             files[path] = _SafetensorsFile(path) if chosen.kind == "safetensors" else _TorchFile(path)
+            undo.callback(files[path].close)
         _check_shards(chosen, files)
-    except BaseException:
-        for file in files.values():
-            file.close()
-        raise
+        undo.pop_all()
     return StoredTensors(files)
 
 
@@ -197,12 +196,10 @@ class _SafetensorsFile:
         self.path = path
         self.infos: dict[str, TensorInfo] = {}
         self._starts: dict[str, int] = {}
-        self._file = open_regular(path)
-        try:
+        with ExitStack() as undo:
+            self._file = undo.enter_context(open_regular(path))
             self._read_header()
-        except BaseException:
-            self._file.close()
-            raise
+            undo.pop_all()
 
     def read(self, name: str) -> torch.Tensor:
         info = self.infos[name]
@@ -336,13 +333,12 @@ def save_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
     try:
         # Made here and only filled by the library, so that the mode is that of any new file.
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        try:
+        with ExitStack() as undo:
+            undo.callback(temporary.unlink, missing_ok=True)
             save_file(ready, temporary, metadata={"format": "pt"})
             _flush_to_disk(temporary)
             os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+            undo.pop_all()
         _flush_to_disk(path.parent)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} must be writable, got {error}; nothing was changed") from error
