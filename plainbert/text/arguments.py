@@ -1,0 +1,169 @@
+"""What a caller hands to the tokenizer, checked and brought to one form before any of it is tokenized."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from plainbert.errors import KeywordError, TokenizerError
+from plainbert.text.truncation import STRATEGIES
+
+# Keywords of transformers that have another way here.
+_INSTEAD = {
+    "return_offsets_mapping": "batch.offsets is always there",
+    "return_special_tokens_mask": "batch.special_tokens_mask is always there",
+    "return_token_type_ids": "take batch['token_type_ids'] or leave it",
+    "return_attention_mask": "take batch['attention_mask'] or leave it",
+    "return_length": "take len() of the ids",
+    "padding_side": "set it once, with from_pretrained(..., padding_side=...)",
+    "truncation_side": "set it once, with from_pretrained(..., truncation_side=...)",
+    "truncation_strategy": "use truncation=",
+    "pad_to_max_length": "use padding='max_length'",
+    "text_target": "tokenize targets in a call of their own",
+    "verbose": "warnings are filtered with the warnings module",
+}
+
+
+class Texts(NamedTuple):
+    """The texts of one call.
+
+    Attributes:
+        first: One string each, or one list of words each.
+        second: As many, or None for a text without a pair.
+        batched: Whether a list of texts was given, and not one text.
+    """
+
+    first: list[Any]
+    second: list[Any]
+    batched: bool
+
+
+def refuse_keywords(unknown: Mapping[str, Any], accepted: str, where: str) -> None:
+    """Raise a KeywordError for the first of ``unknown`` that names what ``where`` takes."""
+    for name in unknown:
+        hint = f" ({_INSTEAD[name]})" if name in _INSTEAD else ""
+        raise KeywordError(f"{where} must get keywords that it knows, got {name!r}{hint}; it knows {accepted}")
+
+
+def collect_texts(text: object, text_pair: object, is_split_into_words: bool) -> Texts:
+    """Sort out one text or many, single or in pairs.
+
+    A list of (first, second) tuples is a list of pairs. An empty second text is a second text.
+
+    Raises:
+        TokenizerError: Something that is no text, or two lists of different lengths.
+    """
+    kind = "list of words" if is_split_into_words else "str"
+    if isinstance(text, str) if not is_split_into_words else _is_words(text):
+        if text_pair is not None:
+            _check_text(text_pair, "text_pair", is_split_into_words)
+        _check_text(text, "text", is_split_into_words)
+        return Texts([text], [text_pair], False)
+    if not isinstance(text, (list, tuple)):
+        hint = "; for words pass a list of str" if is_split_into_words else ""
+        raise TokenizerError(f"text must be a {kind} or a list of them, got {_show(text)}{hint}")
+    first: list[Any] = []
+    second: list[Any] = []
+    if text_pair is None:
+        for index, item in enumerate(text):
+            pair = _as_pair(item, is_split_into_words)
+            if pair is not None:
+                item, other = pair
+                _check_text(other, f"text[{index}][1]", is_split_into_words)
+                second.append(other)
+            else:
+                second.append(None)
+            _check_text(item, f"text[{index}]", is_split_into_words)
+            first.append(item)
+        return Texts(first, second, True)
+    if not isinstance(text_pair, (list, tuple)):
+        raise TokenizerError(f"text_pair must be a list where text is one, got {_show(text_pair)}")
+    if len(text) != len(text_pair):
+        raise TokenizerError(f"text_pair must be as long as text, got {len(text)} texts and {len(text_pair)} pairs")
+    for index, (item, other) in enumerate(zip(text, text_pair, strict=True)):
+        _check_text(item, f"text[{index}]", is_split_into_words)
+        _check_text(other, f"text_pair[{index}]", is_split_into_words)
+    return Texts(list(text), list(text_pair), True)
+
+
+def _is_words(text: object) -> bool:
+    """Whether ``text`` is one text given as words; an empty list is a text without words, as in transformers."""
+    return isinstance(text, (list, tuple)) and not (text and isinstance(text[0], (list, tuple)))
+
+
+def _as_pair(item: object, is_split_into_words: bool) -> tuple[Any, Any] | None:
+    if not isinstance(item, (list, tuple)) or len(item) != 2:
+        return None
+    if is_split_into_words and not all(isinstance(part, (list, tuple)) for part in item):
+        return None
+    return item[0], item[1]
+
+
+def _check_text(text: object, name: str, is_split_into_words: bool) -> None:
+    if not is_split_into_words:
+        if not isinstance(text, str):
+            raise TokenizerError(f"{name} must be a str, got {_show(text)}")
+        return
+    if not isinstance(text, (list, tuple)):
+        raise TokenizerError(f"{name} must be a list of words (is_split_into_words=True), got {_show(text)}")
+    for index, word in enumerate(text):
+        if not isinstance(word, str):
+            raise TokenizerError(f"{name}[{index}] must be a str, got {_show(word)}")
+
+
+def _show(value: object) -> str:
+    return f"{type(value).__name__} {value!s:.60}"
+
+
+def find_surrogate(texts: Sequence[Any], name: str) -> None:
+    """Raise the error for the first lone surrogate in ``texts``; return if there is none.
+
+    A lone surrogate (from an escape in JSON, or from ``errors="surrogateescape"``) is half a character. It is refused
+    and not replaced, because offsets would then point into another text than the caller's.
+    """
+    for index, text in enumerate(texts):
+        for word in [text] if isinstance(text, str) else text:
+            try:
+                word.encode()
+            except UnicodeEncodeError as error:
+                raise TokenizerError(
+                    f"{name} must be text, got the lone surrogate U+{ord(word[error.start]):04X} at code point "
+                    f"{error.start} of index {index}; replace it, e.g. with text.encode(errors='replace').decode()"
+                ) from None
+
+
+def padding_mode(padding: object) -> str | None:
+    """Bring ``padding`` to ``longest``, ``max_length`` or None."""
+    if padding is False or padding is None or padding == "do_not_pad":
+        return None
+    if padding is True or padding == "longest":
+        return "longest"
+    if padding == "max_length":
+        return "max_length"
+    raise TokenizerError(f"padding must be False, True, 'longest' or 'max_length', got {padding!r}")
+
+
+def truncation_strategy(truncation: object) -> str | None:
+    """Bring ``truncation`` to one of ``STRATEGIES``, or None."""
+    if truncation is False or truncation is None or truncation == "do_not_truncate":
+        return None
+    if truncation is True:
+        return "longest_first"
+    if isinstance(truncation, str) and truncation in STRATEGIES:
+        return truncation
+    raise TokenizerError(f"truncation must be False, True or one of {', '.join(STRATEGIES)}, got {truncation!r}")
+
+
+def whole_number(value: object, name: str, least: int) -> int:
+    """Check a count; a bool is none."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TokenizerError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    number = int(value.__index__())
+    if number < least:
+        raise TokenizerError(f"{name} must be a whole number of at least {least}, got {number}")
+    return number
+
+
+def multiple_of(pad_to_multiple_of: int | None) -> int | None:
+    """Check ``pad_to_multiple_of``."""
+    return None if pad_to_multiple_of is None else whole_number(pad_to_multiple_of, "pad_to_multiple_of", 1)
