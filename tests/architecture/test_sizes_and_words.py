@@ -30,7 +30,6 @@ OTHER_WORDS = {
     "seqlen": "S in a shape comment, or max_seqlen of packed rows",
     "seqlens": "cu_seqlens",
     "sequence_length": "S in a shape comment, or input_ids.shape[1]",
-    "token_ids": "input_ids",
     "token_types": "token_type_ids",
 }
 OTHER_ENDINGS = {
@@ -45,7 +44,7 @@ OTHER_ENDINGS = {
     "_filepath": "_path",
 }
 # Keywords that users bring from the Hub's libraries and from transformers, where they have these names.
-OURS_ALL_THE_SAME = {"cache_dir", "save_directory"}
+OURS_ALL_THE_SAME = {"cache_dir", "save_directory", "token_ids"}
 VAGUE_FILES = {"utils.py", "util.py", "helpers.py", "helper.py", "misc.py", "tools.py"}
 
 
