@@ -12,10 +12,10 @@ import difflib
 import math
 import os
 import warnings
-from dataclasses import InitVar, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar, overload
 
 from plainbert.errors import ConfigError, KeywordError, PlainBertWarning
 
@@ -69,7 +69,8 @@ _NOT_WRITTEN_BACK = {"_name_or_path", "name_or_path", "_commit_hash", "transform
 # Generation defaults that old transformers wrote into every config.json; an encoder generates nothing.
 _GENERATION_KEYS = (
     "bad_words_ids", "begin_suppress_tokens", "cross_attention_hidden_size", "decoder_start_token_id",
-    "diversity_penalty", "do_sample", "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty",
+    "diversity_penalty", "do_sample", "early_stopping", "encoder_no_repeat_ngram_size",
+    "exponential_decay_length_penalty",
     "forced_bos_token_id", "forced_eos_token_id", "length_penalty", "max_length", "min_length", "no_repeat_ngram_size",
     "num_beam_groups", "num_beams", "num_return_sequences", "output_past", "output_scores", "prefix",
     "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "sep_token_id", "suppress_tokens",
@@ -78,6 +79,31 @@ _GENERATION_KEYS = (
 IGNORED_KEYS.update(dict.fromkeys(_GENERATION_KEYS, "a default of text generation or of another framework"))
 
 _Config = TypeVar("_Config", bound="BertConfig")
+
+
+class _NumLabels:
+    """The number of classes C, as a field that is always the length of ``id2label``, so that the two never disagree.
+
+    Setting another number names the classes LABEL_0, LABEL_1, ...
+    """
+
+    @overload
+    def __get__(self, config: None, owner: type) -> int | None: ...
+
+    @overload
+    def __get__(self, config: BertConfig, owner: type) -> int: ...
+
+    def __get__(self, config: BertConfig | None, owner: type) -> int | None:
+        return None if config is None else len(config.id2label)  # None: the default of the constructor
+
+    def __set__(self, config: BertConfig, value: int | None) -> None:
+        if value is None:
+            return
+        _check_integer("num_labels", value, 1, 2**20)
+        if not config._is_built:
+            config.__dict__["_asked_labels"] = value  # for __post_init__, which knows id2label too
+        elif value != len(config.id2label):
+            config._name_labels(value)
 
 
 @dataclass(kw_only=True)
@@ -137,9 +163,9 @@ class BertConfig:
     pad_token_id: int | None = 0
     classifier_dropout: float | None = None
     tie_word_embeddings: bool = True
-    num_labels: InitVar[int | None] = None
     id2label: dict[int, str] = field(default_factory=dict)
     label2id: dict[str, int] = field(default_factory=dict)
+    num_labels: _NumLabels = _NumLabels()
     problem_type: str | None = None
     output_hidden_states: bool = False
     output_attentions: bool = False
@@ -148,24 +174,24 @@ class BertConfig:
     attn_implementation: str = "sdpa"
     extra: dict[str, Any] = field(default_factory=dict)
 
-    model_type = "bert"
+    model_type: ClassVar[str] = "bert"
+    _is_built: ClassVar[bool] = False
 
-    def __post_init__(self, num_labels: int | None) -> None:
+    def __post_init__(self) -> None:
         _check_fields(self)
-        if num_labels is not None:
-            _check_integer("num_labels", num_labels, 1, 2**20)
         self.id2label = _class_names(self.id2label, self.label2id)
-        if num_labels is None:
-            num_labels = len(self.id2label) or 2
-        if len(self.id2label) != num_labels:
+        asked = self.__dict__.pop("_asked_labels", None)
+        count = asked or len(self.id2label) or 2
+        if len(self.id2label) != count:
             if self.id2label:
                 _warn(
-                    f"num_labels is {num_labels} but id2label names {len(self.id2label)} classes; num_labels decides, "
+                    f"num_labels is {count} but id2label names {len(self.id2label)} classes; num_labels decides, "
                     "and the classes are now LABEL_0, LABEL_1, ..."
                 )
-            self._name_labels(num_labels)
-        elif self.label2id.keys() != set(self.id2label.values()):
-            self.label2id = {label: index for index, label in self.id2label.items()}
+            self._name_labels(count)
+        else:
+            self.label2id = _numbers_of(self.id2label, self.label2id)
+        self.__dict__["_is_built"] = True
 
     def _name_labels(self, num_labels: int) -> None:
         self.id2label = {index: f"LABEL_{index}" for index in range(num_labels)}
@@ -185,7 +211,7 @@ class BertConfig:
         """Read config.json of a local folder, a Hub repository or ``minilm``; ``overrides`` replace its fields."""
         from plainbert.loading import load_config
 
-        hub = dict(revision=revision, cache_dir=cache_dir, token=token, local_files_only=local_files_only)
+        hub = {"revision": revision, "cache_dir": cache_dir, "token": token, "local_files_only": local_files_only}
         return load_config(cls, pretrained_model_name_or_path, hub, overrides)
 
     def save_pretrained(self, save_directory: str | os.PathLike[str]) -> None:
@@ -206,7 +232,7 @@ class BertConfig:
             ConfigError: a refused key or value, named.
             KeywordError: an override that is no field.
         """
-        names = {item.name for item in fields(cls)} | {"num_labels"}
+        names = {item.name for item in fields(cls)}
         stored = {key: value for key, value in values.items() if key not in ("extra", "attn_implementation")}
         if "torch_dtype" in stored:  # the old word
             stored.setdefault("dtype", stored.pop("torch_dtype"))
@@ -227,7 +253,7 @@ class BertConfig:
             _check_fixed(key, value)
         extra = {k: v for k, v in stored.items() if k not in names | FIXED_KEYS.keys() | _NOT_WRITTEN_BACK}
         used = {key: value for key, value in stored.items() if key in names}
-        return cls(**{**used, **overrides}, extra={**extra, **overrides.pop("extra", {})})
+        return cls(**{**used, **overrides, "extra": {**extra, **overrides.get("extra", {})}})
 
     def to_dict(self) -> dict[str, Any]:
         """Return what config.json would hold, with integer keys in ``id2label``."""
@@ -235,7 +261,7 @@ class BertConfig:
         default = type(self)()
         for item in fields(self):
             value = getattr(self, item.name)
-            if item.name in ("attn_implementation", "extra"):
+            if item.name in ("attn_implementation", "extra", "num_labels"):
                 continue
             if item.name in _WRITTEN_IF_SET and value == getattr(default, item.name):
                 continue
@@ -253,29 +279,13 @@ _KNOWN_ELSEWHERE = {
 }  # fmt: skip
 
 
-def _num_labels(self: BertConfig) -> int:
-    """Number of classes C; setting it names them LABEL_0, LABEL_1, ... when it changes."""
-    return len(self.id2label)
-
-
-def _set_num_labels(self: BertConfig, value: int) -> None:
-    _check_integer("num_labels", value, 1, 2**20)
-    if value != len(self.id2label):
-        self._name_labels(value)
-
-
-# `num_labels` is an argument and a property derived from id2label, so that the two never disagree; a dataclass body
-# cannot hold both under one name.
-BertConfig.num_labels = property(_num_labels, _set_num_labels)  # type: ignore[assignment]
-
-
-def _accept_fixed_keywords(cls: type[_Config]) -> None:
+def _accept_fixed_keywords(cls: type[BertConfig]) -> None:
     """Let the constructor take what transformers' takes: fixed keys with their only value, and ignored keys."""
     init = cls.__init__
 
     @wraps(init)
-    def __init__(self: _Config, **values: Any) -> None:
-        names = {item.name for item in fields(cls)} | {"num_labels"}
+    def __init__(self: BertConfig, **values: Any) -> None:
+        names = {item.name for item in fields(cls)}
         for key in list(values):
             if key in names:
                 continue
@@ -305,7 +315,7 @@ def _warn(message: str) -> None:
 def _check_fixed(key: str, value: object) -> None:
     if key in FIXED_KEYS:
         accepted, reason = FIXED_KEYS[key]
-        if value not in accepted or isinstance(value, int) and not isinstance(value, bool):
+        if value not in accepted or type(value) is int:  # 0 == False, but no released file says so
             raise ConfigError(f"{key} must be {accepted[0]!r}, got {value!r}; {reason}")
 
 
@@ -380,3 +390,11 @@ def _class_names(id2label: object, label2id: object) -> dict[int, str]:
     if sorted(names) != list(range(len(names))):
         _warn(f"id2label numbers its {len(names)} classes {sorted(names)[:8]}, not from 0; some outputs have no name")
     return dict(sorted(names.items()))
+
+
+def _numbers_of(id2label: dict[int, str], label2id: dict[str, object]) -> dict[str, int]:
+    """Return the inverse of ``id2label``, and say so where ``label2id`` is another map."""
+    inverse = {label: index for index, label in id2label.items()}
+    if label2id and {label: str(index) for label, index in label2id.items()} != {k: str(v) for k, v in inverse.items()}:
+        _warn(f"label2id must be the inverse of id2label, got {str(label2id)[:80]}; id2label decides")
+    return inverse

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import re
-import tempfile
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -23,14 +22,15 @@ import torch
 from torch import Tensor, nn
 
 from plainbert.checkpoints import hub as hub_module
+from plainbert.checkpoints.atomic import replacing
 from plainbert.checkpoints.layout import read_json
-from plainbert.checkpoints.tensors import StoredTensors, TensorInfo, open_tensors, save_tensors
+from plainbert.checkpoints.tensors import StoredTensors, TensorInfo, count_non_finite, open_tensors, save_tensors
 from plainbert.checkpoints.weight_map import wrapper_prefix
 from plainbert.config import DTYPE_NAMES, BertConfig
 from plainbert.errors import CheckpointError, InputError, KeywordError, PlainBertWarning
 from plainbert.families.bert import ENCODER_NAMESPACES, WEIGHT_MAP
 from plainbert.models.bert import BertModel
-from plainbert.models.pretrained import BertPreTrainedModel, draw_weights, without_weights
+from plainbert.models.pretrained import BertPreTrainedModel, draw_parameter, without_weights
 
 if TYPE_CHECKING:
     from plainbert.text.tokenizer import BertTokenizer
@@ -39,7 +39,6 @@ logger = logging.getLogger("plainbert")
 
 _Model = TypeVar("_Model", bound=BertPreTrainedModel)
 _Config = TypeVar("_Config", bound=BertConfig)
-_Tokenizer = TypeVar("_Tokenizer", bound="BertTokenizer")
 _MOST_NAMED = 6  # a list in a message stops here
 
 
@@ -57,22 +56,14 @@ def _config_of(cls: type[_Config], source: hub_module.Source, overrides: Mapping
 
 def save_config(config: BertConfig, folder: Path) -> None:
     """Write config.json into ``folder``, at once or not at all; see ``BertConfig.save_pretrained``."""
-    folder = _writable(folder)
     text = json.dumps(config.to_dict(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".config.json.")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, folder / "config.json")
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(_writable(folder) / "config.json") as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def load_tokenizer(
-    cls: type[_Tokenizer], name: str | os.PathLike[str], hub: Mapping[str, Any], overrides: Mapping[str, Any]
-) -> _Tokenizer:
+    cls: type[BertTokenizer], name: str | os.PathLike[str], hub: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> BertTokenizer:
     """Read the tokenizer files of ``name``; ``overrides`` replace entries of tokenizer_config.json."""
     source = hub_module.find(name, **hub)
     small = {}
@@ -142,7 +133,7 @@ def plan_loading(
     exact = {} if not is_base and "embeddings.word_embeddings.weight" in plain else plain.keys() & expected.keys()
     mapped, unknown = WEIGHT_MAP.map_names(name for name in plain if name not in exact)
     plan.sources = {name: plain[name] for name in exact}
-    layers = rf"bert\.encoder\.layer\.(\d+)\..*"
+    layers = r"bert\.encoder\.layer\.(\d+)\..*"
     for ours, short in mapped.items():
         here = ours.removeprefix("bert.") if is_base else ours
         layer = re.fullmatch(layers, ours)
@@ -246,11 +237,8 @@ def load_model(
             ignore_mismatched_sizes=ignore_mismatched_sizes,
             fewer_layers="num_hidden_layers" in settings,
         )
-        poolerless = isinstance(model, BertModel) and not arguments.get("add_pooling_layer", False)
-        if poolerless and model.pooler is not None and any("pooler." in fresh for fresh in plan.fresh):
-            model.pooler = None  # a made-up pooler_output would look like a real one
-            plan.fresh = [fresh for fresh in plan.fresh if not fresh.startswith("pooler.")]
-            _warn(f"{name} has no pooler, so pooler_output is None; pass add_pooling_layer=True for a fresh one")
+        if isinstance(model, BertModel) and not arguments.get("add_pooling_layer"):
+            _drop_fresh_pooler(model, plan, name)
         target = _target_dtype(dtype if dtype is not None else old_dtype, config, stored)
         _fill(model, plan, stored, target, torch.device(device))
     config.dtype = str(target).removeprefix("torch.")
@@ -258,11 +246,19 @@ def load_model(
     return model.eval()
 
 
+def _drop_fresh_pooler(model: BertModel, plan: LoadingPlan, name: str | os.PathLike[str]) -> None:
+    """Take the pooler away where the checkpoint has none: a made-up pooler_output would look like a real one."""
+    if any(fresh.startswith("pooler.") for fresh in plan.fresh):
+        model.pooler = None
+        plan.fresh = [fresh for fresh in plan.fresh if not fresh.startswith("pooler.")]
+        _warn(f"{name} has no pooler, so pooler_output is None; pass add_pooling_layer=True for a fresh one")
+
+
 def _sort_keywords(
     cls: type[BertPreTrainedModel], overrides: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], torch.dtype | str | None]:
     """Sort keywords into config fields, arguments of the constructor, and ``torch_dtype``; refuse the rest."""
-    names = {item.name for item in fields(BertConfig)} | {"num_labels"}
+    names = {item.name for item in fields(BertConfig)}
     own = list(inspect.signature(cls.__init__).parameters)[2:]
     settings = {key: value for key, value in overrides.items() if key in names}
     arguments = {key: value for key, value in overrides.items() if key in own and key not in names}
@@ -301,34 +297,32 @@ def _fill(
     def read(name: str) -> Tensor:
         tensor = stored.read(name)
         if tensor.is_floating_point():
-            # One pass while the values are in the cache; a sum can also overflow, so only a hint to look closer.
-            if not torch.isfinite(tensor.sum(dtype=torch.promote_types(tensor.dtype, torch.float32))):
-                odd.extend([] if torch.isfinite(tensor).all() else [name])
+            if count_non_finite(tensor):
+                odd.append(name)
             tensor = tensor.to(dtype)
         return tensor.to(device)
 
     for here_names in names_of.values():
+        old = expected[here_names[0]]
         found = {here: read(plan.sources[here]) for here in here_names if here in plan.sources}
-        first, *others = found.values() or [None]
-        if first is None:
-            continue
-        if all(torch.equal(first, other) for other in others):
-            _replace(model, here_names, expected[here_names[0]], first)
-        else:
+        values = list(found.values())
+        if not found and old.is_meta:
+            _replace(model, here_names, old, torch.empty(old.shape, dtype=dtype, device=device))
+            path, _, leaf = here_names[0].rpartition(".")
+            draw_parameter(model.get_submodule(path), leaf, model.config.initializer_range)
+        elif found and all(torch.equal(values[0], other) for other in values[1:]):
+            _replace(model, here_names, old, values[0])
+        elif found:
             for here, tensor in found.items():
-                _replace(model, [here], expected[here], tensor)
+                _replace(model, [here], old, tensor)
             _warn(f"{' and '.join(found)} are stored with different values; both are kept, untied")
     for buffer in plan.buffers:
         table = read(buffer).flatten()
-        wanted = torch.zeros_like(table) if buffer.endswith("token_type_ids") else torch.arange(table.numel())
-        if not torch.equal(table, wanted.to(table)):
+        usual = torch.zeros_like(table) if buffer.endswith("token_type_ids") else torch.arange(table.numel())
+        if not torch.equal(table, usual.to(table)):
             _warn(f"{buffer} in the checkpoint is not the usual table; it is ignored, pass such ids to forward instead")
-    _draw_fresh(model, plan.fresh, dtype, device)
-    if device.type != "cpu" or any(tensor.dtype != dtype for tensor in expected.values()):
-        model.to(device)
-        for parameter in model.parameters():  # what a subclass made itself follows the dtype of the rest
-            if parameter.is_floating_point() and parameter.dtype != dtype:
-                parameter.data = parameter.data.to(dtype)
+    for tensor in (*model.parameters(), *model.buffers()):  # what a subclass made itself follows the rest
+        tensor.data = tensor.data.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
     if odd:
         _warn(f"the checkpoint holds NaN or Inf in {_listed(odd)}; outputs will not be finite")
 
@@ -343,27 +337,6 @@ def _replace(model: nn.Module, names: list[str], old: Tensor, value: Tensor) -> 
     for name in names:
         path, _, leaf = name.rpartition(".")
         setattr(model.get_submodule(path), leaf, new)
-
-
-def _draw_fresh(model: BertPreTrainedModel, names: list[str], dtype: torch.dtype, device: torch.device) -> None:
-    expected = model.state_dict(keep_vars=True)
-    modules = []
-    for name in names:
-        if name in expected and expected[name].is_meta:
-            empty = torch.empty(expected[name].shape, dtype=dtype, device=device)
-            ties = [other for other, tensor in expected.items() if tensor is expected[name]]
-            _replace(model, ties, expected[name], empty)
-            module = model.get_submodule(name.rpartition(".")[0])
-            modules += [] if any(module is other for other in modules) else [module]
-    for module in modules:
-        kept = {key: value.clone() for key, value in module.state_dict().items()}
-        draw_weights(module, model.config.initializer_range)
-        prefix = next(path for path, other in model.named_modules() if other is module)
-        for key, value in module.named_parameters(recurse=False):
-            if f"{prefix}.{key}" not in names:  # the checkpoint has this part of the module
-                value.data.copy_(kept[key])
-            elif isinstance(module, nn.Module) and not isinstance(module, (nn.Linear, nn.Embedding, nn.LayerNorm)):
-                value.data.zero_()
 
 
 def _report(model: BertPreTrainedModel, plan: LoadingPlan, name: str) -> None:
@@ -409,12 +382,6 @@ def _writable(folder: Path) -> Path:
         raise InputError(f"save_directory must be a folder, got the file {folder}")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _listed(names: list[str]) -> str:

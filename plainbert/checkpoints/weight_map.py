@@ -18,11 +18,11 @@ _WRAPPERS = ("module.", "_orig_mod.", "model.", "0.auto_model.", "auto_model.")
 
 @dataclass(frozen=True)
 class Rule:
-    """One line of the table.
+    r"""One line of the table.
 
     Attributes:
         stored: regular expression that a whole name on disk must match.
-        ours: the name here, with the groups of ``stored`` as ``\\1`` or ``\\g<name>``.
+        ours: the name here, with the groups of ``stored`` as ``\1``.
     """
 
     stored: str

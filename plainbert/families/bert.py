@@ -9,7 +9,10 @@ from __future__ import annotations
 from plainbert.checkpoints.weight_map import Rule, WeightMap
 
 # Every weight of the encoder, as one alternative of a pattern; LayerNorm apart, for its two spellings.
-_DENSE = r"encoder\.layer\.\d+\.(?:attention\.self\.(?:query|key|value)|attention\.output\.dense|intermediate\.dense|output\.dense)"
+_DENSE = (
+    r"encoder\.layer\.\d+\."
+    r"(?:attention\.self\.(?:query|key|value)|attention\.output\.dense|intermediate\.dense|output\.dense)"
+)
 _NORM = r"(?:embeddings|encoder\.layer\.\d+\.attention\.output|encoder\.layer\.\d+\.output)\.LayerNorm"
 _TABLE = r"embeddings\.(?:word|position|token_type)_embeddings\.weight"
 

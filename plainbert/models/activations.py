@@ -56,4 +56,5 @@ class Activation(nn.Module):
         return ACTIVATIONS[self.name](x)
 
     def extra_repr(self) -> str:
+        """Show the name where the module is printed."""
         return self.name

@@ -17,7 +17,7 @@ Sources: Devlin et al. 2018, "BERT"; Vaswani et al. 2017, "Attention Is All You 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +30,9 @@ from plainbert.models.activations import Activation
 from plainbert.models.inputs import check_head_mask, check_inputs, prepare_mask
 from plainbert.models.outputs import BaseModelOutput, BaseModelOutputWithPooling
 from plainbert.models.pretrained import BertPreTrainedModel, refuse_keywords
+
+if TYPE_CHECKING:
+    from plainbert.models.heads import BertLMPredictionHead
 
 
 class BertEmbeddings(nn.Module):
@@ -327,11 +330,13 @@ class BertModel(BertPreTrainedModel):
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config)
-        self.vocabulary_heads: list[nn.Module] = []  # masked LM heads on top of this encoder: they resize with it
+        self.vocabulary_heads: list[
+            BertLMPredictionHead
+        ] = []  # masked LM heads on top of this encoder: they resize with it
         with self.building():
             self.embeddings = BertEmbeddings(config)
             self.encoder = BertEncoder(config)
-            self.pooler = BertPooler(config) if add_pooling_layer else None
+            self.pooler: BertPooler | None = BertPooler(config) if add_pooling_layer else None
 
     def forward(
         self,

@@ -169,15 +169,12 @@ class BertForPreTraining(_BertWithHead):
         next_sentence_label: Tensor | None = None,
         **options: Unpack[ForwardOptions],
     ) -> BertForPreTrainingOutput:
-        """Score words and sentence order.
+        """Score words and sentence order; ``loss`` is the sum of the losses whose labels were given.
 
         Args:
             labels: (B, S) the words that were masked, -100 elsewhere.
             next_sentence_label: (B,), 0 where the second text follows the first, 1 where it is a random one.
             **options: the first five and these as in ``BertModel.forward``.
-
-        Returns:
-            The logits, and as ``loss`` the sum of the losses whose labels were given.
         """
         encoded = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
         words, order = self.cls(encoded.last_hidden_state, encoded.pooler_output)  # (B, S, V), (B, 2)
@@ -310,15 +307,20 @@ class BertForMultipleChoice(_BertWithHead):
         Raises:
             InputError: inputs without the dimension of the choices.
         """
-        given = {
-            "input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids,
-            "position_ids": position_ids, "inputs_embeds": inputs_embeds,
-        }  # fmt: skip
-        for name, value in given.items():
-            if value is not None and value.ndim != 3 + (name == "inputs_embeds"):
+
+        def flat(name: str, value: Tensor | None, dimensions: int = 3) -> Tensor | None:
+            if value is not None and value.ndim != dimensions:
                 raise InputError(f"{name} must have the shape (texts, choices, tokens ...), got {tuple(value.shape)}")
-        flat = {name: None if value is None else value.flatten(0, 1) for name, value in given.items()}
-        encoded = self.encode(*flat.values(), options)
+            return None if value is None else value.flatten(0, 1)
+
+        encoded = self.encode(
+            flat("input_ids", input_ids),
+            flat("attention_mask", attention_mask),
+            flat("token_type_ids", token_type_ids),
+            flat("position_ids", position_ids),
+            flat("inputs_embeds", inputs_embeds, 4),
+            options,
+        )
         choices = next(value.shape[1] for value in (input_ids, inputs_embeds) if value is not None)
         logits = self.classifier(self.dropout(encoded.pooler_output)).view(-1, choices)  # (B, choices)
         loss = None if labels is None else cross_entropy(logits, labels.flatten())

@@ -18,7 +18,8 @@ from plainbert.errors import InputError, PlainBertWarning
 
 def sees_values(tensor: Tensor) -> bool:
     """Whether the numbers inside ``tensor`` may be looked at: not while compiling, exporting, or on no device."""
-    return not (torch.compiler.is_compiling() or torch.jit.is_tracing() or tensor.is_meta or tensor.numel() == 0)
+    tracing = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
+    return not (tracing or tensor.is_meta or tensor.numel() == 0)
 
 
 def check_range(name: str, tensor: Tensor, limit: int, meaning: str) -> None:
@@ -97,14 +98,15 @@ def check_inputs(
 
 
 def _warn_of_unmasked_padding(config: BertConfig, input_ids: Tensor, attention_mask: Tensor | None) -> None:
-    if attention_mask is None and config.pad_token_id is not None and sees_values(input_ids):
-        if bool((input_ids == config.pad_token_id).any()):
-            warnings.warn(
-                f"input_ids holds the padding id {config.pad_token_id} and no attention_mask was given, so the padding "
-                "is read as text; pass the tokenizer's attention_mask",
-                PlainBertWarning,
-                stacklevel=2,
-            )
+    if attention_mask is not None or config.pad_token_id is None or not sees_values(input_ids):
+        return
+    if bool((input_ids == config.pad_token_id).any()):
+        warnings.warn(
+            f"input_ids holds the padding id {config.pad_token_id} and no attention_mask was given, so the padding "
+            "is read as text; pass the tokenizer's attention_mask",
+            PlainBertWarning,
+            stacklevel=2,
+        )
 
 
 def prepare_mask(config: BertConfig, attention_mask: Tensor | None, hidden: Tensor) -> Tensor | None:

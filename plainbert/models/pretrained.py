@@ -117,7 +117,7 @@ class BertPreTrainedModel(nn.Module):
         return load_model(
             cls,
             pretrained_model_name_or_path,
-            hub=dict(revision=revision, cache_dir=cache_dir, token=token, local_files_only=local_files_only),
+            hub={"revision": revision, "cache_dir": cache_dir, "token": token, "local_files_only": local_files_only},
             dtype=dtype,
             device=device,
             attn_implementation=attn_implementation,
@@ -137,7 +137,8 @@ class BertPreTrainedModel(nn.Module):
     @property
     def base_model(self) -> BertModel:
         """The encoder: ``self.bert`` in a model with a head, the model itself otherwise."""
-        return getattr(self, self.base_model_prefix, self)
+        model: BertModel = getattr(self, self.base_model_prefix, self)  # type: ignore[arg-type]
+        return model
 
     @property
     def device(self) -> torch.device:
@@ -213,7 +214,9 @@ class BertPreTrainedModel(nn.Module):
         for head in self.base_model.vocabulary_heads:
             if head.decoder.weight is not table.weight:
                 head.decoder.weight.data = _resized(head.decoder.weight.data, new_num_tokens, std)
-            head.bias.data = _resized(head.bias.data, new_num_tokens, 0.0)
+            head.decoder.bias.data = _resized(head.decoder.bias.data, new_num_tokens, 0.0)
+            if head.bias is not head.decoder.bias:
+                head.bias.data = _resized(head.bias.data, new_num_tokens, 0.0)
             head.decoder.out_features = new_num_tokens
         for parameter in self.parameters():
             parameter.grad = None  # a gradient of the old shape would stop the next step
@@ -249,7 +252,6 @@ def without_weights() -> Iterator[None]:
         _construction.without_weights = False
 
 
-@torch.no_grad()
 def draw_weights(module: nn.Module, std: float) -> None:
     """Draw the weights of one module as the original does; its submodules are left alone.
 
@@ -258,17 +260,23 @@ def draw_weights(module: nn.Module, std: float) -> None:
     Source: google-research/bert modeling.py, ``create_initializer`` (which truncates at two standard deviations; the
     PyTorch descendants never did, and neither do we).
     """
-    if isinstance(module, nn.Linear):
-        nn.init.normal_(module.weight, std=std)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)
-    elif isinstance(module, nn.Embedding):
-        nn.init.normal_(module.weight, std=std)
-        if module.padding_idx is not None:
-            nn.init.zeros_(module.weight[module.padding_idx])
-    elif isinstance(module, nn.LayerNorm):
-        nn.init.ones_(module.weight)
-        nn.init.zeros_(module.bias)
+    if isinstance(module, (nn.Linear, nn.Embedding, nn.LayerNorm)):
+        for name, _ in module.named_parameters(recurse=False):
+            draw_parameter(module, name, std)
+
+
+@torch.no_grad()
+def draw_parameter(module: nn.Module, name: str, std: float) -> None:
+    """Draw the parameter ``name`` of one module; see ``draw_weights``."""
+    parameter = module.get_parameter(name)
+    if isinstance(module, nn.LayerNorm) and name == "weight":
+        parameter.fill_(1.0)
+    elif isinstance(module, (nn.Linear, nn.Embedding)) and name == "weight":
+        parameter.normal_(std=std)
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            parameter[module.padding_idx].zero_()
+    else:
+        parameter.zero_()
 
 
 def _resized(old: Tensor, rows: int, std: float) -> Tensor:
@@ -291,5 +299,6 @@ def refuse_keywords(model: nn.Module, unknown: Iterable[str]) -> None:
         known = list(inspect.signature(type(model).forward).parameters)[1:-1]  # without self and the collecting last
         known += [name for name in FORWARD_OPTIONS if name not in known]
         raise KeywordError(
-            f"{type(model).__name__}.forward has no argument {', '.join(map(repr, unknown))}; it takes {', '.join(known)}"
+            f"{type(model).__name__}.forward has no argument {', '.join(map(repr, unknown))}; "
+            f"it takes {', '.join(known)}"
         )
