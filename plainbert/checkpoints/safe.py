@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import reprlib
 import stat
 from collections import Counter
@@ -17,7 +18,12 @@ from typing import Any, BinaryIO
 from plainbert.errors import CheckpointError, MissingFileError
 
 MAX_JSON_DEPTH = 64
+MAX_JSON_ITEMS = 1_500_000  # brackets and commas; the tokenizer.json of XLM-RoBERTa has a million
 MAX_NUMBER_DIGITS = 100
+
+_NEITHER_BRACKET_NOR_QUOTE = bytes(set(range(256)) - set(b'[]{}"'))
+_STRING = re.compile(rb'"[^"]*"')
+_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (MAX_NUMBER_DIGITS + 1))
 
 _FIRST_BYTES = (
     (b"version https://git-lfs", "a Git LFS pointer (the text that stands for the file); run `git lfs pull`"),
@@ -133,15 +139,20 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
         The object. Numbers are finite, no key occurs twice, strings can be encoded.
 
     Raises:
-        CheckpointError: Not UTF-8, not JSON, not an object, nested deeper than 64, a key given twice, NaN, Infinity,
-            a float beyond the range (1e400), or an integer of more than 100 digits.
+        CheckpointError: Not UTF-8, not JSON, not an object, nested deeper than 64, more than 1.5 million brackets and
+            commas, a key given twice, NaN, Infinity, a float beyond the range (1e400), an integer of more than 100
+            digits, or half a surrogate pair.
     """
-    # The json module recurses once per level, so the depth is bounded on the bytes: without strings, only brackets
-    # remain, and every round removes at least the innermost pair of each.
-    outside = b"".join(data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
-    brackets = outside.translate(None, delete=bytes(set(range(256)) - set(b"[]{}")))
+    # The json module recurses once per level and makes an object per item, so both are bounded on the bytes: without
+    # strings, only brackets remain, and every round removes at least the innermost pair of each.
+    skeleton = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, delete=_NEITHER_BRACKET_NOR_QUOTE)
+    brackets = _STRING.sub(b"", skeleton.replace(b'""', b""))
+    if data.count(b",") + len(brackets) > MAX_JSON_ITEMS:
+        raise CheckpointError(f"{where} must hold at most {MAX_JSON_ITEMS} items, got more; is it another file?")
     for _ in range(MAX_JSON_DEPTH):
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        before, brackets = len(brackets), brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if len(brackets) == before:
+            break
     if len(brackets) > MAX_JSON_DEPTH:
         raise CheckpointError(f"{where} must be JSON nested at most {MAX_JSON_DEPTH} deep, got deeper or broken JSON")
 
@@ -163,8 +174,8 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
             object_pairs_hook=pairs_to_dict,
             parse_constant=_Refused,
             parse_float=lambda text: number if abs(number := float(text)) != float("inf") else _Refused(text),
-            # int() of many digits takes quadratic time
-            parse_int=lambda text: int(text) if len(text) <= MAX_NUMBER_DIGITS else _Refused(text),
+            # int() of many digits takes quadratic time; a function called for each number takes time too
+            parse_int=_short_int if _LONG_NUMBER.search(data) else int,
         )
         if b"\\u" in data:  # only an escape can make half a surrogate pair, and no file or name can hold one
             json.dumps(parsed, ensure_ascii=False, default=str).encode("utf-8")
@@ -175,8 +186,13 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise CheckpointError(f"{where} must be JSON, got {error.msg} at line {error.lineno}") from None
     if not isinstance(parsed, dict):
-        raise CheckpointError(f"{where} must be a JSON object, got {type(parsed).__name__}")
+        got = show(parsed.literal) if isinstance(parsed, _Refused) else type(parsed).__name__
+        raise CheckpointError(f"{where} must be a JSON object, got {got}")
     return parsed
+
+
+def _short_int(text: str) -> int | _Refused:
+    return int(text) if len(text) <= MAX_NUMBER_DIGITS else _Refused(text)
 
 
 def _refused_number(value: Any) -> _Refused | None:

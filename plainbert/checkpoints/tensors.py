@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,10 +228,12 @@ class _SafetensorsFile:
         size = self._file.seek(0, 2)
         self._file.seek(0)
         head = read_at_most(self._file, 64)
-        refuse_known_strangers(self.path, size, head, "a safetensors file")
+        length = int.from_bytes(head[:8], "little")
+        # Only where the length is out of the question: a header of 60 bytes makes the file begin with "<".
+        if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
+            refuse_known_strangers(self.path, size, head, "a safetensors file")
         if size < 8:
             self._refuse(f"have a header, got {size} bytes in all")
-        length = int.from_bytes(head[:8], "little")
         if length > size - 8:
             self._refuse(f"be whole, got a file of {size} bytes whose header length {length} exceeds the file")
         if length > MAX_HEADER_BYTES:
@@ -297,7 +300,7 @@ def count_non_finite(tensor: torch.Tensor) -> int:
     Returns:
         The count. One pass when it is 0, as a sum is finite only if all of its terms are.
     """
-    if not tensor.is_floating_point() or bool(tensor.sum(dtype=torch.float64).isfinite()):
+    if not tensor.is_floating_point() or bool(tensor.sum().isfinite()):
         return 0
     return int((~tensor.isfinite()).sum())
 
@@ -331,11 +334,14 @@ def save_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
         ready[name] = plain
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        # Made here and only filled by the library, so that the mode is that of any new file.
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        # The library makes files that only their owner may read; a file made here has the mode of any new file.
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        os.close(descriptor)
         with ExitStack() as undo:
             undo.callback(temporary.unlink, missing_ok=True)
             save_file(ready, temporary, metadata={"format": "pt"})
+            os.chmod(temporary, mode)
             _flush_to_disk(temporary)
             os.replace(temporary, path)
             undo.pop_all()
