@@ -65,6 +65,7 @@ class PickledFile:
             contents, found = self._inspect()
             self._check_views(found.views)
             self._wrapper, self.views = self._named(contents)
+            self._check_total()
             undo.pop_all()
 
     def load(self) -> dict[str, torch.Tensor]:
@@ -238,14 +239,16 @@ class PickledFile:
         return ProgramReader(program, found, self._refuse, plain).read()
 
     def _check_views(self, views: list[StoredView]) -> None:
-        total = sum(view.numel * view.storage.dtype.itemsize for view in views)
         for view in views:
             where = f"a tensor of shape {show(view.shape)}, strides {show(view.stride)}, offset {view.offset}"
             if view.end > view.storage.numel:
                 self._refuse(f"hold tensors inside their storages, got {where} in a storage of {view.storage.numel}")
             if view.numel > view.storage.numel:
                 self._refuse(f"hold every element, got {where} that repeats a storage of {view.storage.numel}")
-        # Names may share a storage, as tied weights do, and each becomes a tensor of its own.
+
+    def _check_total(self) -> None:
+        # Names may share a storage, as tied weights do, or a whole tensor, and each becomes a tensor of its own.
+        total = sum(view.numel * view.storage.dtype.itemsize for view in self.views.values())
         size = self.file.seek(0, 2)
         if total > 2 * size:
             self._refuse(f"share storages between few names, got {total} bytes of tensors in a file of {size}")
