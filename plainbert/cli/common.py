@@ -23,6 +23,8 @@ import click
 if TYPE_CHECKING:
     import torch
 
+    from plainbert.checkpoints.hub import Source
+
 DONE, COULD_NOT, WRONG_USAGE, SOME_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 _ENDINGS = {".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".npy": "npy", ".txt": "text"}
@@ -138,6 +140,11 @@ def check_device(name: str) -> str:
     return name
 
 
+def has_tokenizer(source: Source) -> bool:
+    """Tell whether a checkpoint has the files of a tokenizer."""
+    return any(source.path(filename) is not None for filename in ("tokenizer.json", "vocab.txt"))
+
+
 # -- texts in ---------------------------------------------------------------------------------------------------------
 
 
@@ -189,7 +196,7 @@ def read_lines(source: str | None, texts: Sequence[str]) -> tuple[list[Line], li
 
 def _read_bytes(source: str | None) -> bytes:
     if source is None or source == "-":
-        stream = click.get_binary_stream("stdin")
+        stream = sys.stdin.buffer
         if source is None and stream.isatty():
             raise click.UsageError("No texts: give a file as INPUT, - to type them, or --text TEXT.")
         return stream.read()
@@ -239,9 +246,9 @@ def choose_format(form: str | None, output: Path | None, formats: Sequence[str])
 def open_output(path: Path | None) -> Iterator[BinaryIO]:
     """Open stdout or a file for bytes; a file appears under its name only when all of it is written."""
     if path is None:
-        stdout = click.get_binary_stream("stdout")
-        yield stdout
-        stdout.flush()
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
         return
     target = path.resolve()
     if target.exists() and not target.is_file():  # a pipe or a device: nothing to put in its place

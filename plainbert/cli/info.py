@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-import warnings
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plainbert.cli import common
-from plainbert.errors import MissingFileError, PlainBertWarning
 
 if TYPE_CHECKING:
     from plainbert.checkpoints.hub import Source
@@ -135,11 +133,9 @@ def _tokenizer(source: Source, name: str, hub: dict[str, Any]) -> dict[str, Any]
     from plainbert.checkpoints.layout import read_json
     from plainbert.text.tokenizer import BertTokenizer
 
-    try:
-        tokenizer = BertTokenizer.from_pretrained(name, **hub)
-    except MissingFileError as error:
-        warnings.warn(str(error), PlainBertWarning, stacklevel=2)
+    if not common.has_tokenizer(source):
         return None
+    tokenizer = BertTokenizer.from_pretrained(name, **hub)
     path, kind = source.path("tokenizer.json"), "WordPiece"
     if path is not None:
         model = read_json(path, max_bytes=_MAX_TOKENIZER_BYTES).get("model")

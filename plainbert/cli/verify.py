@@ -22,7 +22,7 @@ import click
 
 from plainbert import __version__
 from plainbert.cli import common
-from plainbert.errors import MissingFileError, PlainBertError, PlainBertWarning
+from plainbert.errors import PlainBertError, PlainBertWarning
 
 if TYPE_CHECKING:
     import torch
@@ -128,15 +128,14 @@ def command(
     stored = next((one for one in config.architectures or () if one in HEADS), "BertModel")
     head = head or stored
     rows: list[common.Row] = []
-    try:
+    if common.has_tokenizer(source) or texts:
         tokenizer = BertTokenizer.from_pretrained(name, **hub)
-    except MissingFileError as error:
-        if texts:
-            raise
-        warnings.warn(f"{error}. Ids drawn at random take the place of texts", PlainBertWarning, stacklevel=1)
-        batch = _random_batch(config)
-    else:
         rows, batch = _tokenized(tokenizer, config, texts, transformers, folder)
+    else:
+        warnings.warn(
+            f"{name} has no tokenizer; ids drawn at random take the place of texts", PlainBertWarning, stacklevel=1
+        )
+        batch = _random_batch(config)
     if head == "BertForMultipleChoice":
         batch = {key: value[None] for key, value in batch.items()}
     run = Run(head, folder, {key: value.to(device) for key, value in batch.items()}, device)

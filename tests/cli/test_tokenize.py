@@ -1,0 +1,49 @@
+"""What the model sees of a text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def test_a_row_says_tokens_ids_offsets_and_words(run: Callable[..., Any], checkpoint: Path) -> None:
+    result = run("tokenize", checkpoint, "--text", "Naïve 今天")
+    assert (result.code, result.stderr) == (0, "")
+    assert json.loads(result.stdout) == {
+        "index": 0,
+        "text": "Naïve 今天",
+        "tokens": ["[CLS]", "na", "##ive", "今", "天", "[SEP]"],
+        "input_ids": [2, 8, 9, 10, 11, 3],
+        "offsets": [[0, 0], [0, 2], [2, 5], [6, 7], [7, 8], [0, 0]],
+        "word_ids": [None, 0, 0, 1, 2, None],
+    }
+
+
+def test_the_table_shows_one_token_a_line(run: Callable[..., Any], checkpoint: Path) -> None:
+    lines = run("tokenize", checkpoint, "--text", "今天", "--format", "text").stdout.splitlines()
+    assert lines[0].split() == ["text", "token", "id", "offsets", "slice", "word"]
+    assert [line.split()[1] for line in lines[1:]] == ["[CLS]", "今", "天", "[SEP]"]
+
+
+def test_special_tokens_can_be_left_out_or_read_as_letters(run: Callable[..., Any], checkpoint: Path) -> None:
+    def tokens(*options: str) -> list[str]:
+        return json.loads(run("tokenize", checkpoint, "--text", "hello [MASK]", *options).stdout)["tokens"]
+
+    assert tokens() == ["[CLS]", "hello", "[MASK]", "[SEP]"]
+    assert tokens("--no-special-tokens") == ["hello", "[MASK]"]
+    assert "[MASK]" not in tokens("--split-special-tokens")
+
+
+def test_texts_are_cut_only_when_asked(run: Callable[..., Any], checkpoint: Path) -> None:
+    long = "hello " * 100
+    assert len(json.loads(run("tokenize", checkpoint, "--text", long).stdout)["input_ids"]) == 102
+    assert len(json.loads(run("tokenize", checkpoint, "--text", long, "--max-length", "7").stdout)["input_ids"]) == 7
+
+
+def test_odd_texts_are_texts(run: Callable[..., Any], checkpoint: Path) -> None:
+    odd = ["\u202eabc", "👨\u200d👩\u200d👧", "e\u0301" * 1000, "\ufffe", "x" * 100_000]
+    result = run("tokenize", checkpoint, "-", stdin="\n".join(odd).encode())
+    assert (result.code, result.stderr) == (0, "")
+    assert [json.loads(line)["text"] for line in result.stdout.split("\n")[:-1]] == odd
