@@ -392,7 +392,7 @@ def _class_names(id2label: object, label2id: object) -> dict[int, str]:
     return dict(sorted(names.items()))
 
 
-def _numbers_of(id2label: dict[int, str], label2id: dict[str, object]) -> dict[str, int]:
+def _numbers_of(id2label: dict[int, str], label2id: dict[str, int]) -> dict[str, int]:
     """Return the inverse of ``id2label``, and say so where ``label2id`` is another map."""
     inverse = {label: index for index, label in id2label.items()}
     if label2id and {label: str(index) for label, index in label2id.items()} != {k: str(v) for k, v in inverse.items()}:

@@ -7,6 +7,7 @@ parameter keeps.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import logging
@@ -26,11 +27,18 @@ from plainbert.checkpoints.atomic import replacing
 from plainbert.checkpoints.layout import read_json
 from plainbert.checkpoints.tensors import StoredTensors, TensorInfo, count_non_finite, open_tensors, save_tensors
 from plainbert.checkpoints.weight_map import wrapper_prefix
-from plainbert.config import DTYPE_NAMES, BertConfig
+from plainbert.config import BertConfig
 from plainbert.errors import CheckpointError, InputError, KeywordError, PlainBertWarning
 from plainbert.families.bert import ENCODER_NAMESPACES, WEIGHT_MAP
 from plainbert.models.bert import BertModel
-from plainbert.models.pretrained import BertPreTrainedModel, draw_parameter, without_weights
+from plainbert.models.placement import resolve_device, resolve_dtype
+from plainbert.models.pretrained import (
+    BertPreTrainedModel,
+    check_config,
+    draw_parameter,
+    warn_of_odd_table,
+    without_weights,
+)
 
 if TYPE_CHECKING:
     from plainbert.text.tokenizer import BertTokenizer
@@ -124,18 +132,19 @@ def plan_loading(
     Raises:
         CheckpointError: encoder weights that are missing, unknown, of another shape, or stored twice.
     """
-    plan = LoadingPlan(wrapper=wrapper_prefix(infos))
     expected = model.state_dict(keep_vars=True)
-    is_base = isinstance(model, BertModel)
+    plan = LoadingPlan(wrapper="" if infos.keys() & expected.keys() else wrapper_prefix(infos))
+    prefix = "" if isinstance(model, BertModel) else f"{model.base_model_prefix}."
     plain = {name.removeprefix(plan.wrapper): name for name in infos}
     # A name that the model itself has means that parameter, whatever it is called: a subclass names its own freely.
     # In a file of a bare encoder the table comes first, since a subclass may have a `pooler` of its own.
-    exact = {} if not is_base and "embeddings.word_embeddings.weight" in plain else plain.keys() & expected.keys()
+    bare = prefix and "embeddings.word_embeddings.weight" in plain
+    exact = {name for name in plain.keys() & expected.keys() if not (bare and WEIGHT_MAP.name_here(name))}
     mapped, unknown = WEIGHT_MAP.map_names(name for name in plain if name not in exact)
     plan.sources = {name: plain[name] for name in exact}
     layers = r"bert\.encoder\.layer\.(\d+)\..*"
     for ours, short in mapped.items():
-        here = ours.removeprefix("bert.") if is_base else ours
+        here = prefix + ours.removeprefix("bert.") if ours.startswith("bert.") else ours
         layer = re.fullmatch(layers, ours)
         if here in expected and here not in plan.sources:
             plan.sources[here] = plain[short]
@@ -147,8 +156,9 @@ def plan_loading(
             unknown.append(short)
         else:
             plan.other_heads.append(plain[short])
-    _refuse_unknown_encoder_weights(model, [name for name in unknown if name.startswith(ENCODER_NAMESPACES)])
-    plan.unknown = [plain[name] for name in unknown if not name.startswith(ENCODER_NAMESPACES)]
+    of_encoder = (*ENCODER_NAMESPACES, prefix) if prefix else ENCODER_NAMESPACES
+    _refuse_unknown_encoder_weights(model, [name for name in unknown if name.startswith(of_encoder)])
+    plan.unknown = [plain[name] for name in unknown if not name.startswith(of_encoder)]
     _check_shapes(model, plan, expected, infos, ignore_mismatched_sizes)
     _find_missing(model, plan, expected)
     return plan
@@ -222,15 +232,20 @@ def load_model(
     settings, arguments, old_dtype = _sort_keywords(cls, overrides)
     if attn_implementation is not None:
         settings["attn_implementation"] = attn_implementation
+    place = resolve_device(device)
     source = hub_module.find(name, **hub)
     if config is None:
         config = _config_of(BertConfig, source, settings)
     else:
-        run = {"attn_implementation": config.attn_implementation}
-        config = type(config).from_dict(config.to_dict(), **{**run, **settings})
-    with without_weights():
-        model = cls(config, **arguments)
+        values = {key: value for key, value in check_config(config).to_dict().items() if key not in config.extra}
+        run = {"attn_implementation": config.attn_implementation, "extra": config.extra}
+        config = type(config).from_dict(values, **{**run, **settings})
     with open_tensors(source) as stored:
+        if config.num_hidden_layers > len(stored.infos):  # building thousands of layers to find none takes minutes
+            wrong = f"{config.num_hidden_layers} for {len(stored.infos)} weights"
+            raise CheckpointError(f"num_hidden_layers must fit the weights, got {wrong}; correct config.json")
+        with without_weights():
+            model = cls(config, **arguments)
         plan = plan_loading(
             model,
             stored.infos,
@@ -240,7 +255,7 @@ def load_model(
         if isinstance(model, BertModel) and not arguments.get("add_pooling_layer"):
             _drop_fresh_pooler(model, plan, name)
         target = _target_dtype(dtype if dtype is not None else old_dtype, config, stored)
-        _fill(model, plan, stored, target, torch.device(device))
+        _fill(model, plan, stored, target, place)
     config.dtype = str(target).removeprefix("torch.")
     _report(model, plan, str(name))
     return model.eval()
@@ -277,11 +292,7 @@ def _target_dtype(dtype: torch.dtype | str | None, config: BertConfig, stored: S
     if dtype is None or dtype == "auto":
         found = (info.dtype for info in stored.infos.values() if info.dtype.is_floating_point)
         dtype = config.dtype or next(found, torch.float32)
-    name = dtype.removeprefix("torch.") if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
-    if name not in DTYPE_NAMES:
-        raise InputError(f"dtype must be one of {', '.join(DTYPE_NAMES)}, got {dtype!r}")
-    resolved: torch.dtype = getattr(torch, name)
-    return resolved
+    return resolve_dtype(dtype)
 
 
 def _fill(
@@ -296,11 +307,9 @@ def _fill(
 
     def read(name: str) -> Tensor:
         tensor = stored.read(name)
-        if tensor.is_floating_point():
-            if count_non_finite(tensor):
-                odd.append(name)
-            tensor = tensor.to(dtype)
-        return tensor.to(device)
+        if count_non_finite(tensor):
+            odd.append(name)
+        return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
 
     for here_names in names_of.values():
         old = expected[here_names[0]]
@@ -317,10 +326,7 @@ def _fill(
                 _replace(model, [here], old, tensor)
             _warn(f"{' and '.join(found)} are stored with different values; both are kept, untied")
     for buffer in plan.buffers:
-        table = read(buffer).flatten()
-        usual = torch.zeros_like(table) if buffer.endswith("token_type_ids") else torch.arange(table.numel())
-        if not torch.equal(table, usual.to(table)):
-            _warn(f"{buffer} in the checkpoint is not the usual table; it is ignored, pass such ids to forward instead")
+        warn_of_odd_table(buffer, stored.read(buffer))
     for tensor in (*model.parameters(), *model.buffers()):  # what a subclass made itself follows the rest
         tensor.data = tensor.data.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
     if odd:
@@ -371,16 +377,17 @@ def save_model(model: BertPreTrainedModel, folder: Path) -> None:
         seen.add(id(tensor))
         tensors[name] = tensor.detach().to("cpu", copy=not model.config.tie_word_embeddings)
     save_tensors(tensors, folder / "model.safetensors")
-    config = type(model.config).from_dict(model.config.to_dict())
+    config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]
     config.dtype = str(model.dtype).removeprefix("torch.")
     save_config(config, folder)
 
 
 def _writable(folder: Path) -> Path:
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"save_directory must be a folder, got the file {folder}")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"save_directory must be a folder, got {folder} ({error.strerror})") from error
     return folder
 
 

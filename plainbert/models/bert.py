@@ -29,7 +29,7 @@ from plainbert.errors import InputError
 from plainbert.models.activations import Activation
 from plainbert.models.inputs import check_head_mask, check_inputs, prepare_mask
 from plainbert.models.outputs import BaseModelOutput, BaseModelOutputWithPooling
-from plainbert.models.pretrained import BertPreTrainedModel, refuse_keywords
+from plainbert.models.pretrained import BertPreTrainedModel, ignore_stored_tables, refuse_keywords
 
 if TYPE_CHECKING:
     from plainbert.models.heads import BertLMPredictionHead
@@ -53,6 +53,7 @@ class BertEmbeddings(nn.Module):
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.register_load_state_dict_pre_hook(ignore_stored_tables)  # checkpoints of 2019 hold position_ids
 
     def forward(
         self,
@@ -122,7 +123,7 @@ class BertSelfAttention(nn.Module):
             scores = scores.masked_fill(hidden_keys, lowest)
         else:
             hidden_keys = attention_mask == -math.inf
-            scores = scores + attention_mask.clamp(min=lowest)
+            scores = (scores + attention_mask).clamp(min=lowest)  # -60000 - 60000 would be -inf in float16
         # A row of nothing but lowest numbers would become uniform. In all other rows these are zeros already.
         return F.softmax(scores, dim=-1).masked_fill(hidden_keys, 0.0)
 
@@ -330,9 +331,8 @@ class BertModel(BertPreTrainedModel):
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config)
-        self.vocabulary_heads: list[
-            BertLMPredictionHead
-        ] = []  # masked LM heads on top of this encoder: they resize with it
+        # masked LM heads on top of this encoder: they resize with it
+        self.vocabulary_heads: list[BertLMPredictionHead] = []
         with self.building():
             self.embeddings = BertEmbeddings(config)
             self.encoder = BertEncoder(config)

@@ -14,7 +14,8 @@ from plainbert.config import BertConfig
 from plainbert.errors import ConfigError, InputError
 from plainbert.models.activations import Activation
 from plainbert.models.bert import BertModel
-from plainbert.models.losses import IGNORED_LABEL, classification_loss, cross_entropy
+from plainbert.models.inputs import check_tensors
+from plainbert.models.losses import classification_loss, cross_entropy, position_loss
 from plainbert.models.outputs import (
     BaseModelOutputWithPooling,
     BertForPreTrainingOutput,
@@ -180,9 +181,9 @@ class BertForPreTraining(_BertWithHead):
         words, order = self.cls(encoded.last_hidden_state, encoded.pooler_output)  # (B, S, V), (B, 2)
         losses = []
         if labels is not None:
-            losses.append(cross_entropy(words.flatten(0, 1), labels.flatten()))
+            losses.append(cross_entropy(words.flatten(0, 1), labels))
         if next_sentence_label is not None:
-            losses.append(cross_entropy(order, next_sentence_label.flatten(), "next_sentence_label"))
+            losses.append(cross_entropy(order, next_sentence_label, "next_sentence_label"))
         loss = sum(losses[1:], losses[0]) if losses else None
         return BertForPreTrainingOutput(loss, words, order, encoded.hidden_states, encoded.attentions)
 
@@ -209,7 +210,7 @@ class BertForMaskedLM(_BertWithHead):
         """Score every word at every position; ``labels`` (B, S) are the true words, -100 where there is no guess."""
         encoded = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
         logits = self.cls(encoded.last_hidden_state)  # (B, S, V)
-        loss = None if labels is None else cross_entropy(logits.flatten(0, 1), labels.flatten())
+        loss = None if labels is None else cross_entropy(logits.flatten(0, 1), labels)
         return MaskedLMOutput(loss, logits, encoded.hidden_states, encoded.attentions)
 
 
@@ -236,7 +237,7 @@ class BertForNextSentencePrediction(_BertWithHead):
         """Score a pair; ``labels`` (B,): 0 where the second text follows the first, 1 where it is a random one."""
         encoded = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
         logits = self.cls(encoded.pooler_output)  # (B, 2)
-        loss = None if labels is None else cross_entropy(logits, labels.flatten())
+        loss = None if labels is None else cross_entropy(logits, labels)
         return NextSentencePredictorOutput(loss, logits, encoded.hidden_states, encoded.attentions)
 
 
@@ -309,7 +310,8 @@ class BertForMultipleChoice(_BertWithHead):
         """
 
         def flat(name: str, value: Tensor | None, dimensions: int = 3) -> Tensor | None:
-            if value is not None and value.ndim != dimensions:
+            check_tensors(**{name: value})
+            if value is not None and (value.ndim != dimensions or value.shape[1] == 0):
                 raise InputError(f"{name} must have the shape (texts, choices, tokens ...), got {tuple(value.shape)}")
             return None if value is None else value.flatten(0, 1)
 
@@ -323,7 +325,7 @@ class BertForMultipleChoice(_BertWithHead):
         )
         choices = next(value.shape[1] for value in (input_ids, inputs_embeds) if value is not None)
         logits = self.classifier(self.dropout(encoded.pooler_output)).view(-1, choices)  # (B, choices)
-        loss = None if labels is None else cross_entropy(logits, labels.flatten())
+        loss = None if labels is None else cross_entropy(logits, labels)
         return MultipleChoiceModelOutput(loss, logits, encoded.hidden_states, encoded.attentions)
 
 
@@ -349,7 +351,7 @@ class BertForTokenClassification(_BertWithHead):
         """Score the classes of each token; ``labels`` (B, S) are class numbers, -100 where there is none."""
         encoded = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
         logits = self.classifier(self.dropout(encoded.last_hidden_state))  # (B, S, C)
-        loss = None if labels is None else cross_entropy(logits.flatten(0, 1), labels.flatten())
+        loss = None if labels is None else cross_entropy(logits.flatten(0, 1), labels)
         return TokenClassifierOutput(loss, logits, encoded.hidden_states, encoded.attentions)
 
 
@@ -390,11 +392,6 @@ class BertForQuestionAnswering(_BertWithHead):
         start_logits, end_logits = start_logits.contiguous(), end_logits.contiguous()
         loss = None
         if start_positions is not None and end_positions is not None:
-            losses = []
-            pairs = (("start", start_logits, start_positions), ("end", end_logits, end_positions))
-            for name, logits, positions in pairs:
-                inside = (positions >= 0) & (positions < logits.shape[1])
-                targets = positions.where(inside, IGNORED_LABEL).flatten()
-                losses.append(cross_entropy(logits, targets, f"{name}_positions"))
-            loss = (losses[0] + losses[1]) / 2
+            start_loss = position_loss(start_logits, start_positions, "start_positions")
+            loss = (start_loss + position_loss(end_logits, end_positions, "end_positions")) / 2
         return QuestionAnsweringModelOutput(loss, start_logits, end_logits, encoded.hidden_states, encoded.attentions)

@@ -22,6 +22,17 @@ def sees_values(tensor: Tensor) -> bool:
     return not (tracing or tensor.is_meta or tensor.numel() == 0)
 
 
+def check_tensors(**given: object) -> None:
+    """Refuse what is given, not None, and no tensor: a list, an array.
+
+    Raises:
+        InputError: with the name and the type.
+    """
+    for name, value in given.items():
+        if value is not None and not isinstance(value, Tensor):
+            raise InputError(f"{name} must be a tensor, got {type(value).__name__}; convert with torch.as_tensor(...)")
+
+
 def check_range(name: str, tensor: Tensor, limit: int, meaning: str) -> None:
     """Refuse integers outside 0 ... limit - 1, which would read outside a table.
 
@@ -58,6 +69,9 @@ def check_inputs(
     Raises:
         InputError: with the value, the limit and the config field that sets it.
     """
+    check_tensors(
+        input_ids=input_ids, token_type_ids=token_type_ids, position_ids=position_ids, inputs_embeds=inputs_embeds
+    )
     if (input_ids is None) == (inputs_embeds is None):
         given = "both" if input_ids is not None else "neither"
         raise InputError(f"exactly one of input_ids and inputs_embeds must be given, got {given}")
@@ -130,6 +144,7 @@ def prepare_mask(config: BertConfig, attention_mask: Tensor | None, hidden: Tens
     """
     if attention_mask is None:
         return None
+    check_tensors(attention_mask=attention_mask)
     mask = attention_mask.to(hidden.device)
     rows, length, heads = hidden.shape[0], hidden.shape[1], config.num_attention_heads
     shape = tuple(mask.shape)
@@ -167,7 +182,7 @@ def prepare_mask(config: BertConfig, attention_mask: Tensor | None, hidden: Tens
         )
     if mask.is_floating_point() and mask.dtype != hidden.dtype:
         # A mask of -1e9 says "a very low number". Cast to float16 it would become -inf, which says "no key".
-        lowest = torch.finfo(hidden.dtype).min
+        lowest = max(torch.finfo(hidden.dtype).min, torch.finfo(mask.dtype).min)
         mask = torch.where(mask == -math.inf, mask, mask.clamp(min=lowest)).to(hidden.dtype)
     return mask.expand(rows, mask.shape[1], length, length)
 
@@ -180,6 +195,7 @@ def check_head_mask(config: BertConfig, head_mask: Tensor | None, hidden: Tensor
     """
     if head_mask is None:
         return None
+    check_tensors(head_mask=head_mask)
     layers, heads = config.num_hidden_layers, config.num_attention_heads
     if tuple(head_mask.shape) not in ((heads,), (layers, heads)):
         raise InputError(

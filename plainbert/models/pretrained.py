@@ -9,6 +9,7 @@ import contextlib
 import inspect
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from plainbert.config import BertConfig
-from plainbert.errors import ConfigError, InputError, KeywordError
+from plainbert.errors import ConfigError, InputError, KeywordError, PlainBertWarning
 
 if TYPE_CHECKING:
     from plainbert.models.bert import BertModel
@@ -42,12 +43,7 @@ class BertPreTrainedModel(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        if not isinstance(config, BertConfig):
-            raise ConfigError(
-                f"config must be a plainbert.BertConfig, got {type(config).__name__}; "
-                "to load weights use from_pretrained, to copy a config BertConfig.from_dict(config.to_dict())"
-            )
-        self.config = config
+        self.config = check_config(config)
 
     # --- building ---
 
@@ -176,8 +172,17 @@ class BertPreTrainedModel(nn.Module):
         return self.base_model.embeddings.word_embeddings
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the word embedding table; a decoder tied to it follows."""
+        """Replace the word embedding table by one of the same shape; a decoder tied to it follows.
+
+        Raises:
+            InputError: another shape.
+        """
         old = self.get_input_embeddings().weight
+        if value.weight.shape != old.shape:
+            raise InputError(
+                f"the word embedding table must have the shape {tuple(old.shape)}, got {tuple(value.weight.shape)}; "
+                "resize_token_embeddings changes the number of rows"
+            )
         self.base_model.embeddings.word_embeddings = value
         for head in self.base_model.vocabulary_heads:
             if head.decoder.weight is old:
@@ -218,8 +223,8 @@ class BertPreTrainedModel(nn.Module):
             if head.bias is not head.decoder.bias:
                 head.bias.data = _resized(head.bias.data, new_num_tokens, 0.0)
             head.decoder.out_features = new_num_tokens
-        for parameter in self.parameters():
-            parameter.grad = None  # a gradient of the old shape would stop the next step
+        for module in (self, *self.base_model.vocabulary_heads):
+            module.zero_grad()  # a gradient of the old shape would stop the next step
         self.config.vocab_size = new_num_tokens
         return table
 
@@ -245,11 +250,12 @@ class _SkipInitialisation(TorchFunctionMode):
 @contextlib.contextmanager
 def without_weights() -> Iterator[None]:
     """Build the models made inside, in this thread, as shapes on the meta device."""
+    before = getattr(_construction, "without_weights", False)  # a constructor may load another model
     _construction.without_weights = True
     try:
         yield
     finally:
-        _construction.without_weights = False
+        _construction.without_weights = before
 
 
 def draw_weights(module: nn.Module, std: float) -> None:
@@ -277,6 +283,39 @@ def draw_parameter(module: nn.Module, name: str, std: float) -> None:
             parameter[module.padding_idx].zero_()
     else:
         parameter.zero_()
+
+
+def check_config(config: object) -> BertConfig:
+    """Return ``config``, or refuse a name or the config of another library in its place.
+
+    Raises:
+        ConfigError: another type, named.
+    """
+    if not isinstance(config, BertConfig):
+        raise ConfigError(
+            f"config must be a plainbert.BertConfig, got {type(config).__name__}; "
+            "to load weights use from_pretrained, to copy a config BertConfig.from_dict(config.to_dict())"
+        )
+    return config
+
+
+def ignore_stored_tables(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: object) -> None:
+    """Take out of a state_dict the two tables that old releases stored and that are computed here."""
+    for name in ("position_ids", "token_type_ids"):
+        if prefix + name in state_dict:
+            warn_of_odd_table(prefix + name, state_dict.pop(prefix + name))
+
+
+def warn_of_odd_table(name: str, table: Tensor) -> None:
+    """Warn where a stored ``position_ids`` is not 0, 1, 2, ... or a stored ``token_type_ids`` not 0, 0, 0, ..."""
+    table = table.flatten()
+    usual = torch.zeros_like(table) if name.endswith("token_type_ids") else torch.arange(table.numel()).to(table)
+    if not torch.equal(table, usual):
+        warnings.warn(
+            f"{name} in the checkpoint is not the usual table; it is ignored, pass such ids to forward instead",
+            PlainBertWarning,
+            stacklevel=3,
+        )
 
 
 def _resized(old: Tensor, rows: int, std: float) -> Tensor:
