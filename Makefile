@@ -28,7 +28,8 @@ demo: $(VENV)/.demo
 	@printf '\nEvery output of a real model, here and in transformers:\n\n'
 	@$(BIN)/plainbert verify minilm
 	@printf '\nThree sentences as vectors:\n\n'
-	@$(BIN)/plainbert embed minilm --text "The weather is lovely today." --text "It is sunny outside." --text "今天天气真好。"
+	@$(BIN)/plainbert embed minilm --format text \
+		--text "The weather is lovely today." --text "It is sunny outside." --text "今天天气真好。"
 
 # The suite on the source tree.
 test: $(VENV)/.test
@@ -59,6 +60,7 @@ bench: $(VENV)/.test
 # The generated pages of docs/.
 docs: $(VENV)/.test
 	$(BIN)/python tools/docs.py
+	$(BIN)/python benchmarks/exactness.py --write
 
 # Each classic slip put into a copy of the model: the suite must fail for every one.
 mutants: $(VENV)/.test

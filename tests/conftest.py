@@ -5,10 +5,12 @@ Nothing here can be imported by a test; all of it is asked for by name, as a fix
 
 from __future__ import annotations
 
+import atexit
 import importlib.metadata
 import ipaddress
 import os
 import random
+import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,10 +21,9 @@ import pytest
 
 # Before anything imports huggingface_hub, which reads its environment once: a cache and a token of our own, so that a
 # test can neither read nor spoil those of the person who runs it. Subprocesses inherit both.
-_HOME = tempfile.TemporaryDirectory(prefix="plainbert-tests-")
-os.environ["HF_HOME"] = _HOME.name
+os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="plainbert-tests-")
+atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
-os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
 for _name in (
     "HF_HUB_CACHE",
     "HF_TOKEN",
