@@ -264,3 +264,134 @@ def test_any_words_and_settings_give_what_transformers_gives(kind: str, pair_of:
         assert_equal(*pair_of(kind), texts, is_split_into_words=True, **options)
 
     check()
+
+
+SENTENCES = [
+    "Hello wörld, the naïve café's un-believable!",
+    "한국어 東京タワー हिन्दी",
+    "[MASK] <mask> <e1> un 👍🏽",
+    "",
+    "\x00 \u200b",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_folder_gives_transformers_and_us_the_same_ids(kind: str, pair_of: Any, tmp_path: Path) -> None:
+    ours, theirs = pair_of(kind)
+    ours.save_pretrained(tmp_path)
+    expected = theirs(SENTENCES, SENTENCES)["input_ids"]
+    again = BertTokenizer.from_pretrained(tmp_path)
+    assert again(SENTENCES, SENTENCES)["input_ids"] == expected
+    assert dict(again(SENTENCES, SENTENCES)) == dict(ours(SENTENCES, SENTENCES))
+    assert again.special_tokens_map == ours.special_tokens_map
+    assert again.model_max_length == ours.model_max_length
+    loaded = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded(SENTENCES, SENTENCES)["input_ids"] == expected
+    assert loaded.model_max_length == theirs.model_max_length
+    assert loaded.special_tokens_map == theirs.special_tokens_map
+    if ours.cls_token == "[CLS]":
+        assert (
+            transformers.BertTokenizer.from_pretrained(tmp_path)(SENTENCES)["input_ids"]
+            == theirs(SENTENCES)["input_ids"]
+        )
+        padded = loaded(SENTENCES, padding=True, truncation=True, max_length=8)
+        assert ours(SENTENCES, padding=True, truncation=True, max_length=8)["input_ids"] == padded["input_ids"]
+
+
+@pytest.mark.parametrize("kind", ["cased", "no_cjk", "left", "extra"])
+def test_the_vocabulary_that_we_save_is_enough_by_itself(kind: str, pair_of: Any, tmp_path: Path) -> None:
+    ours, theirs = pair_of(kind)
+    ours.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    assert BertTokenizer.from_pretrained(tmp_path)(SENTENCES)["input_ids"] == theirs(SENTENCES)["input_ids"]
+    loaded = transformers.BertTokenizer.from_pretrained(tmp_path)
+    assert loaded(SENTENCES)["input_ids"] == theirs(SENTENCES)["input_ids"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_transformers_saves_is_what_we_load(kind: str, pair_of: Any, tmp_path: Path) -> None:
+    ours, theirs = pair_of(kind)
+    theirs.save_pretrained(tmp_path)
+    assert BertTokenizer.from_pretrained(tmp_path)(SENTENCES)["input_ids"] == ours(SENTENCES)["input_ids"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_become_text_and_tokens_as_in_transformers(kind: str, pair_of: Any) -> None:
+    ours, theirs = pair_of(kind)
+    ids = theirs(SENTENCES)["input_ids"]
+    for skip in (False, True):
+        assert ours.decode(ids, skip_special_tokens=skip) == theirs.decode(ids, skip_special_tokens=skip)
+        assert ours.batch_decode(ids, skip_special_tokens=skip) == theirs.batch_decode(ids, skip_special_tokens=skip)
+        assert ours.convert_ids_to_tokens(ids[0], skip) == theirs.convert_ids_to_tokens(ids[0], skip)
+        for clean in (False, True):
+            options = {"skip_special_tokens": skip, "clean_up_tokenization_spaces": clean}
+            assert ours.decode(ids[0], **options) == theirs.decode(ids[0], **options)
+    assert ours.decode(ids[0][1]) == theirs.decode(ids[0][1])
+    assert ours.batch_decode([]) == theirs.batch_decode([]) == []
+    tokens = [*ours.convert_ids_to_tokens(ids[0]), "no such token"]
+    assert ours.convert_tokens_to_ids(tokens) == theirs.convert_tokens_to_ids(tokens)
+    assert ours.tokenize(SENTENCES[0]) == theirs.tokenize(SENTENCES[0])
+    assert ours.encode(SENTENCES[0], SENTENCES[1]) == theirs.encode(SENTENCES[0], SENTENCES[1])
+    assert (ours.vocab_size, len(ours), ours.get_vocab()) == (theirs.vocab_size, len(theirs), theirs.get_vocab())
+    assert set(ours.all_special_ids) == set(theirs.all_special_ids)
+    for role in ("cls", "sep", "pad", "mask", "unk", "bos", "eos"):
+        assert getattr(ours, f"{role}_token") == getattr(theirs, f"{role}_token")
+        assert getattr(ours, f"{role}_token_id") == getattr(theirs, f"{role}_token_id")
+
+
+@pytest.mark.parametrize("kind", ["minilm", "left"])
+@pytest.mark.parametrize("options", [{}, {"padding": "max_length", "max_length": 12}, {"pad_to_multiple_of": 8}])
+def test_ids_are_padded_as_in_transformers(kind: str, options: dict[str, Any], pair_of: Any) -> None:
+    ours, theirs = pair_of(kind)
+    rows = [dict(theirs(text)) for text in ("a b c", "a", "a b c d e f")]
+    assert dict(ours.pad(rows, **options)) == dict(theirs.pad(rows, **options))
+    assert dict(ours.pad(rows[0], **options)) == dict(theirs.pad(dict(rows[0]), **options))
+    columns = {"input_ids": [row["input_ids"] for row in rows]}
+    got, expected = (
+        ours.pad(columns, return_tensors="np", **options),
+        theirs.pad(dict(columns), return_tensors="np", **options),
+    )
+    assert {name: value.tolist() for name, value in got.items()} == {k: v.tolist() for k, v in expected.items()}
+
+
+def test_one_text_has_the_form_that_transformers_gives_it(pair_of: Any) -> None:
+    ours, theirs = pair_of("minilm")
+    assert dict(ours("hello world")) == dict(theirs("hello world"))
+    assert dict(ours("hello world", "again")) == dict(theirs("hello world", "again"))
+    assert dict(ours("a b c d e", max_length=4)) == dict(theirs("a b c d e", max_length=4))
+    assert dict(ours(["a", "b"], is_split_into_words=True)) == dict(theirs(["a", "b"], is_split_into_words=True))
+    assert dict(ours([("a", "b"), ("c", "")])) == dict(theirs([("a", "b"), ("c", "")]))
+    windows = {"truncation": True, "max_length": 4, "return_overflowing_tokens": True}
+    assert dict(ours("a b c d e", **windows)) == dict(theirs("a b c d e", **windows))
+    for kind in ("pt", "np"):
+        got, expected = ours("hello", return_tensors=kind), theirs("hello", return_tensors=kind)
+        assert {k: (v.tolist(), v.dtype) for k, v in got.items()} == {
+            k: (v.tolist(), v.dtype) for k, v in expected.items()
+        }
+        assert got.keys() == expected.keys()
+        assert got.offsets == [[(0, 0), (0, 5), (0, 0)]]
+
+
+@pytest.mark.parametrize("vocab", [b"\r\n".join, b"\n".join])
+@pytest.mark.parametrize("tail", [b"", b"\n", b"\n\n"])
+def test_an_odd_vocab_txt_gives_the_ids_that_transformers_gives(vocab: Any, tail: bytes, tmp_path: Path) -> None:
+    lines = [
+        b"[PAD]",
+        b"[UNK]",
+        b"[CLS]",
+        b"[SEP]",
+        b"[MASK]",
+        b"a",
+        b"b \t",
+        b"\xe2\x80\xa8x",
+        b"a",
+        b"##b",
+        b"\xc2\x85c",
+    ]
+    (tmp_path / "vocab.txt").write_bytes(vocab(lines) + tail)
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    with pytest.warns(UserWarning, match="'a' in line 6 and again in line 9"):
+        ours = BertTokenizer.from_pretrained(tmp_path)
+    theirs = transformers.BertTokenizer.from_pretrained(tmp_path)
+    assert ours("a b ab c [MASK]")["input_ids"] == theirs("a b ab c [MASK]")["input_ids"]
+    assert ours.get_vocab() == {token: number for token, number in theirs.get_vocab().items() if token}
