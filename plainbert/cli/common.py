@@ -298,8 +298,8 @@ def write_rows(
             stream.write(render_table(table, terminal=terminal).encode("utf-8"))
 
 
-def _json(row: Row) -> bytes:
-    return json.dumps(row, ensure_ascii=False, allow_nan=False).encode("utf-8")
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
 
 
 def render_table(rows: Sequence[Row], *, terminal: bool, right: Sequence[str] = ()) -> str:

@@ -212,7 +212,7 @@ def _tokenized(
     import torch
 
     positions = config.max_position_embeddings
-    options = {
+    options: dict[str, Any] = {
         "padding": True,
         "truncation": True,
         "max_length": min(tokenizer.model_max_length or positions, positions),

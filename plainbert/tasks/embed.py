@@ -21,6 +21,11 @@ from plainbert.models.pooling import check_modes, pool
 from plainbert.tasks.recipe import Recipe, encoder_folder, is_number, read_recipe
 from plainbert.text.tokenizer import BertTokenizer
 
+# What the tokenizer knows of a text takes far more memory than its ids, and is dropped after so many texts.
+_TOKENIZED_AT_ONCE = 1024
+
+_Row = dict[str, "np.ndarray[Any, np.dtype[np.int32]]"]
+
 
 class Embedder:
     """A BERT encoder that gives one vector per text.
@@ -192,8 +197,8 @@ class Embedder:
         self.model.eval()
         try:
             for indices in _shown(_batches([len(row["input_ids"]) for row in rows], max_batch_tokens), rows, progress):
-                columns = {name: [rows[index][name] for index in indices] for name in rows[indices[0]]}
-                batch = self.tokenizer.pad(columns, return_tensors="pt").to(device)
+                batch = _padded([rows[index] for index in indices], self.tokenizer.pad_token_id or 0)
+                batch = {name: table.to(device) for name, table in batch.items()}
                 with torch.inference_mode():
                     hidden = self.model(**batch).last_hidden_state
                     pooled = pool(hidden, batch["attention_mask"], self.recipe.pooling, left_out)[:, :width]
@@ -223,7 +228,7 @@ class Embedder:
             )
         return self.recipe.prompts[prompt_name]
 
-    def _tokenize(self, texts: list[str], truncation: str) -> list[dict[str, list[int]]]:
+    def _tokenize(self, texts: list[str], truncation: str) -> list[_Row]:
         """Tokenise texts to rows of at most ``max_length`` tokens, and say what was dropped."""
         rows = self._rows(texts)
         lengths = [len(row["input_ids"]) for row in rows]
@@ -247,15 +252,17 @@ class Embedder:
             rows[index] = row
         return rows
 
-    def _rows(self, texts: list[str], **options: Any) -> list[dict[str, list[int]]]:
+    def _rows(self, texts: list[str], **options: Any) -> list[_Row]:
         """Tokenise without padding: what the model takes, one dictionary a text."""
-        if not texts:
-            return []
-        if self.recipe.lower_case:
-            texts = [_lower(text) for text in texts]
-        batch = self.tokenizer(texts, **options)
-        names = [name for name in ("input_ids", "token_type_ids", "attention_mask") if name in batch]
-        return [{name: batch[name][index] for name in names} for index in range(len(texts))]
+        rows: list[_Row] = []
+        for start in range(0, len(texts), _TOKENIZED_AT_ONCE):
+            some = texts[start : start + _TOKENIZED_AT_ONCE]
+            batch = self.tokenizer([_lower(text) for text in some] if self.recipe.lower_case else some, **options)
+            names = [name for name in ("input_ids", "token_type_ids", "attention_mask") if name in batch]
+            rows += [
+                {name: np.asarray(batch[name][index], dtype=np.int32) for name in names} for index in range(len(some))
+            ]
+        return rows
 
     def _prompt_length(self, prompt: str) -> int:
         """Tokens of a prompt on its own, [CLS] included and [SEP] not, which in the joined text comes later."""
@@ -273,6 +280,22 @@ def _batches(lengths: list[int], max_batch_tokens: int) -> Iterator[list[int]]:
         batch.append(index)
     if batch:
         yield batch
+
+
+def _padded(rows: Sequence[_Row], pad_token_id: int) -> dict[str, torch.Tensor]:
+    """Fill rows up to the longest: (B, S) int64 each.
+
+    On the right, whatever side the tokenizer prefers: positions count from the first token, so that filling up on the
+    left would make a text's vector depend on its neighbours.
+    """
+    longest = max(len(row["input_ids"]) for row in rows)
+    batch = {}
+    for name in rows[0]:
+        table = np.full((len(rows), longest), pad_token_id if name == "input_ids" else 0, dtype=np.int64)
+        for filled, row in zip(table, rows, strict=True):
+            filled[: len(row[name])] = row[name]
+        batch[name] = torch.from_numpy(table)
+    return batch
 
 
 def _shown(batches: Iterable[list[int]], rows: Sequence[object], progress: bool) -> Iterator[list[int]]:

@@ -47,3 +47,27 @@ def test_odd_texts_are_texts(run: Callable[..., Any], checkpoint: Path) -> None:
     result = run("tokenize", checkpoint, "-", stdin="\n".join(odd).encode())
     assert (result.code, result.stderr) == (0, "")
     assert [json.loads(line)["text"] for line in result.stdout.split("\n")[:-1]] == odd
+
+
+def test_a_vocabulary_that_does_not_fit_is_one_line(
+    run: Callable[..., Any], make_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = make_checkpoint(tmp_path / "small", vocab_size=6)
+    result = run("embed", folder, "--text", "hello there")
+    assert (result.code, result.stdout) == (1, "")
+    assert "Traceback" not in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
+    (folder / "vocab.txt").write_text("")
+    result = run("tokenize", folder, "--text", "hello")
+    assert (result.code, result.stdout) == (1, "")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_old_vocabulary_file_is_read_as_it_was_meant(
+    run: Callable[..., Any], make_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = make_checkpoint(tmp_path / "old")
+    plain = run("tokenize", folder, "--text", "hello 今").stdout
+    words = (folder / "vocab.txt").read_bytes()
+    (folder / "vocab.txt").write_bytes(b"\xef\xbb\xbf" + words.replace(b"\n", b"\r\n"))
+    assert run("tokenize", folder, "--text", "hello 今").stdout == plain

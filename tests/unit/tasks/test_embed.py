@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 
 from plainbert import BertModel, BertTokenizer, Embedder, InputError, MissingFileError, PlainBertWarning
@@ -258,6 +260,43 @@ def test_an_encoder_in_a_folder_of_its_own_is_found(declare: Callable[..., Path]
     (folder / "0_BERT" / "config.json").unlink()
     with pytest.raises(MissingFileError, match=r"0_BERT/config\.json"):
         Embedder.from_pretrained(folder)
+
+
+def test_a_tokenizer_that_fills_up_on_the_left_changes_nothing(declare: Callable[..., Path]) -> None:
+    folder = declare(MEAN)
+    expected = Embedder.from_pretrained(folder).encode(TEXTS)
+    (folder / "tokenizer_config.json").write_text(
+        '{"do_lower_case": true, "model_max_length": 30, "padding_side": "left"}'
+    )
+    assert np.array_equal(Embedder.from_pretrained(folder).encode(TEXTS), expected)
+
+
+def test_more_texts_than_are_tokenised_at_once_keep_their_order(embedder: Embedder) -> None:
+    texts = ["hello", "there", "world"] * 400
+    vectors = embedder.encode(texts)
+    np.testing.assert_allclose(vectors, np.tile(embedder.encode(texts[:3]), (400, 1)), atol=1e-6)
+
+
+def test_a_tokenizer_without_segments_gives_segment_zero(declare: Callable[..., Path]) -> None:
+    folder = declare(MEAN)
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁hello", -1.0), ("▁", -2.0), ("h", -3.0)]
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=3))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "vocab.txt").unlink()
+    special = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "pad_token": "<pad>"}
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "XLMRobertaTokenizer", "unk_token": "<unk>", **special})
+    )
+    embedder = Embedder.from_pretrained(folder)
+    ids = torch.tensor([[0, 4, 4, 2]])
+    with torch.inference_mode():
+        segments, mask = torch.zeros_like(ids), torch.ones_like(ids)
+        hidden = embedder.model(ids, attention_mask=mask, token_type_ids=segments).last_hidden_state
+    np.testing.assert_allclose(embedder.encode("hello hello"), hidden.mean(1).numpy(), atol=1e-6)
 
 
 def test_progress_is_drawn_on_stderr_only_when_asked(embedder: Embedder, capsys: pytest.CaptureFixture[str]) -> None:
