@@ -92,6 +92,30 @@ def test_a_file_that_the_repo_has_not_is_none_and_asked_for_once(stub_hub: Hub, 
     assert hub.count(ending="modules.json") == 2  # whether the Hub is there, and the question that the cache remembers
 
 
+def test_a_file_that_the_repo_has_not_pins_the_commit_too(stub_hub: Hub, checkpoint: Path, load: Load) -> None:
+    hub = stub_hub(checkpoint)
+    assert load(hub, "modules.json")["commit"] == hub.refs["main"]
+
+
+@pytest.mark.parametrize("cache_dir", ["here/cache", "linked"])
+def test_the_cache_may_be_relative_or_a_link(
+    stub_hub: Hub, checkpoint: Path, load: Load, tmp_path: Path, cache_dir: str
+) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "linked").symlink_to("disk")
+    assert load(stub_hub(checkpoint), *FILES, cache_dir=cache_dir)["files"] == hashes(checkpoint)
+    assert (tmp_path / cache_dir / "models--plain--tiny" / "refs" / "main").is_file()
+
+
+def test_a_refusal_of_a_later_file_is_no_missing_file(stub_hub: Hub, checkpoint: Path, load: Load) -> None:
+    hub = stub_hub(checkpoint)
+    hub.answers["vocab.txt"] = [(403, None)] * 9
+    kind, message = load(hub, "config.json", "vocab.txt")["error"]
+    assert kind == "HubError"
+    assert "vocab.txt must be in the Hub repo 'plain/tiny'" in message
+    assert "the Hub answered 403" in message
+
+
 def test_a_file_that_must_be_there_and_is_not_is_named(stub_hub: Hub, checkpoint: Path, load: Load) -> None:
     hub = stub_hub(checkpoint)
     kind, message = load(hub, "config.json", required=("tokenizer.json",))["error"]

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -497,8 +498,18 @@ def test_leftovers_in_a_cache_of_others_do_no_harm(
     assert other.exists()
 
 
-def test_threads_share_one_source(throwing: Callable[..., HubSource]) -> None:
-    source, found = throwing(), []
+def test_threads_that_share_a_source_download_a_file_once(
+    throwing: Callable[..., HubSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, found, downloads = throwing(), [], []
+    download = HubSource._download
+
+    def counted(self: HubSource, filename: str) -> Path | None:
+        downloads.append(filename)
+        time.sleep(0.05)  # long enough for every other thread to ask too
+        return download(self, filename)
+
+    monkeypatch.setattr(HubSource, "_download", counted)
     threads = [threading.Thread(target=lambda: found.append(source.path("config.json"))) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -506,6 +517,7 @@ def test_threads_share_one_source(throwing: Callable[..., HubSource]) -> None:
         thread.join()
     assert len(found) == 8
     assert len(set(found)) == 1
+    assert downloads == ["config.json"]
 
 
 def test_a_local_folder_loads_without_huggingface_hub_and_changes_no_setting(folder: Path) -> None:
