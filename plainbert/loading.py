@@ -141,7 +141,7 @@ def plan_loading(
     bare = prefix and "embeddings.word_embeddings.weight" in plain
     exact = {name for name in plain.keys() & expected.keys() if not (bare and WEIGHT_MAP.name_here(name))}
     mapped, unknown = WEIGHT_MAP.map_names(name for name in plain if name not in exact)
-    plan.sources = {name: plain[name] for name in exact}
+    plan.sources = {name: stored for name, stored in plain.items() if name in exact}
     layers = r"bert\.encoder\.layer\.(\d+)\..*"
     for ours, short in mapped.items():
         here = prefix + ours.removeprefix("bert.") if ours.startswith("bert.") else ours
