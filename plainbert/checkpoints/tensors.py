@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 import stat
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +20,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
+from plainbert.checkpoints.atomic import replacing
 from plainbert.checkpoints.layout import FileSource, WeightFiles, weight_files
 from plainbert.checkpoints.pickled import PickledFile
 from plainbert.checkpoints.safe import (
@@ -340,30 +339,8 @@ def save_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
             plain = plain.clone()
         owners.add(plain.untyped_storage().data_ptr())
         ready[name] = plain
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        # The library makes files that only their owner may read; a file made here has the mode of any new file.
-        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-        os.close(descriptor)
-        with ExitStack() as undo:
-            undo.callback(temporary.unlink, missing_ok=True)
+    with replacing(path) as temporary:
+        try:
             save_file(ready, temporary, metadata={"format": "pt"})
-            os.chmod(temporary, mode)
-            _flush_to_disk(temporary)
-            os.replace(temporary, path)
-            undo.pop_all()
-        _flush_to_disk(path.parent)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} must be writable, got {error}; nothing was changed") from error
-
-
-def _flush_to_disk(path: Path) -> None:
-    """Wait until a file, or a folder's list of names, is on the disk."""
-    if os.name == "nt" and path.is_dir():
-        return  # Windows opens no folders
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        except SafetensorError as error:
+            raise CheckpointError(f"{path} must be writable, got {error}; nothing was changed") from error

@@ -213,6 +213,29 @@ def test_what_is_not_a_regular_file_is_refused_without_waiting(tmp_path: Path, m
             read_json(path)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="FIFOs")
+def test_a_fifo_that_takes_the_place_of_a_file_is_refused_without_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the check of a name and the opening of it, the name may be given to something else."""
+    path, opened = tmp_path / "config.json", []
+    path.write_text("{}")
+
+    def swap(name: Any, flags: int) -> int:
+        assert flags & os.O_NONBLOCK, "a FIFO would be waited for"
+        path.unlink()
+        os.mkfifo(path)
+        opened.append(original(name, flags))
+        return opened[0]
+
+    original = os.open
+    monkeypatch.setattr(os, "open", swap)
+    with pytest.raises(CheckpointError, match="must be a regular file, got a FIFO"):
+        read_json(path)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
+
+
 def test_a_missing_file_a_broken_link_and_a_circle_of_links_are_named(tmp_path: Path) -> None:
     (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
     for name in ("absent", "broken"):
