@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from plainbert.checkpoints import hub as hub_module
 from plainbert.checkpoints.atomic import replacing
+from plainbert.checkpoints.folder import Source
+from plainbert.checkpoints.hub import find
 from plainbert.checkpoints.layout import read_json
 from plainbert.checkpoints.tensors import StoredTensors, TensorInfo, count_non_finite, open_tensors, save_tensors
 from plainbert.checkpoints.weight_map import wrapper_prefix
@@ -55,10 +56,10 @@ _MOST_NAMED = 6  # a list in a message stops here
 
 def load_config(cls: type[_Config], name: str | os.PathLike[str], hub: Mapping[str, Any], overrides: Any) -> _Config:
     """Read the config.json of ``name``; see ``BertConfig.from_pretrained``."""
-    return _config_of(cls, hub_module.find(name, **hub), overrides)
+    return _config_of(cls, find(name, **hub), overrides)
 
 
-def _config_of(cls: type[_Config], source: hub_module.Source, overrides: Mapping[str, Any]) -> _Config:
+def _config_of(cls: type[_Config], source: Source, overrides: Mapping[str, Any]) -> _Config:
     return cls.from_dict(read_json(source.require("config.json")), **overrides)
 
 
@@ -73,7 +74,7 @@ def load_tokenizer(
     cls: type[BertTokenizer], name: str | os.PathLike[str], hub: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> BertTokenizer:
     """Read the tokenizer files of ``name``; ``overrides`` replace entries of tokenizer_config.json."""
-    source = hub_module.find(name, **hub)
+    source = find(name, **hub)
     small = {}
     for filename in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
         path = source.path(filename)
@@ -233,7 +234,7 @@ def load_model(
     if attn_implementation is not None:
         settings["attn_implementation"] = attn_implementation
     place = resolve_device(device)
-    source = hub_module.find(name, **hub)
+    source = find(name, **hub)
     if config is None:
         config = _config_of(BertConfig, source, settings)
     else:
@@ -307,9 +308,10 @@ def _fill(
 
     def read(name: str) -> Tensor:
         tensor = stored.read(name)
-        if count_non_finite(tensor):
+        tensor = tensor.to(dtype) if tensor.is_floating_point() else tensor
+        if count_non_finite(tensor):  # after the conversion: 1e6 is no number in float16
             odd.append(name)
-        return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
+        return tensor.to(device)
 
     for here_names in names_of.values():
         old = expected[here_names[0]]
@@ -330,14 +332,13 @@ def _fill(
     for tensor in (*model.parameters(), *model.buffers()):  # what a subclass made itself follows the rest
         tensor.data = tensor.data.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
     if odd:
-        _warn(f"the checkpoint holds NaN or Inf in {_listed(odd)}; outputs will not be finite")
+        _warn(f"the weights hold, as {dtype}, NaN or Inf in {_listed(odd)}; outputs will not be finite")
 
 
 def _replace(model: nn.Module, names: list[str], old: Tensor, value: Tensor) -> None:
     """Let the parameter or buffer known by ``names`` hold ``value`` (in its own memory)."""
     if not old.is_meta:
-        with torch.no_grad():
-            old.data = value
+        old.data = value
         return
     new = nn.Parameter(value, requires_grad=old.requires_grad)
     for name in names:
@@ -356,8 +357,7 @@ def _report(model: BertPreTrainedModel, plan: LoadingPlan, name: str) -> None:
             f"{name} has no weights for {_listed(plan.fresh)} of {type(model).__name__}; they are fresh, "
             "so train the model before using them"
         )
-    left = plan.unknown + plan.dropped_layers
-    if left:
+    if left := plan.unknown + plan.dropped_layers:
         _warn(f"{name} has weights that {type(model).__name__} does not use: {_listed(left)}")
 
 

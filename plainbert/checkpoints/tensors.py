@@ -8,8 +8,7 @@ would kill this one, and the last bit of a product can depend on the address at 
 from __future__ import annotations
 
 import math
-import os
-import stat
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType

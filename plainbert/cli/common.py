@@ -23,7 +23,7 @@ import click
 if TYPE_CHECKING:
     import torch
 
-    from plainbert.checkpoints.hub import Source
+    from plainbert.checkpoints.folder import Source
 
 DONE, COULD_NOT, WRONG_USAGE, SOME_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 DTYPES = ("float32", "float64", "bfloat16", "float16")

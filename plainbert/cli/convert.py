@@ -15,7 +15,7 @@ from plainbert.errors import CheckpointError, InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from plainbert.checkpoints.hub import Source
+    from plainbert.checkpoints.folder import Source
 
 # What describes a model and its tokenizer. Weights of other frameworks and code stay behind.
 _COPIED = {".json", ".txt", ".md", ".model", ".jinja"}
@@ -50,7 +50,8 @@ def command(name: str, target: Path, **hub: Any) -> int:
     if not target.parent.is_dir():
         raise InputError(f"DST must be in a folder that exists, got {str(target)!r}; make {str(target.parent)!r} first")
 
-    from plainbert.checkpoints.hub import FolderSource, find
+    from plainbert.checkpoints.folder import FolderSource
+    from plainbert.checkpoints.hub import find
     from plainbert.checkpoints.tensors import save_tensors
 
     source = find(name, **hub)

@@ -14,7 +14,7 @@ import click
 from plainbert.cli import common
 
 if TYPE_CHECKING:
-    from plainbert.checkpoints.hub import Source
+    from plainbert.checkpoints.folder import Source
 
 _WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 # What stands at the start of a head's weight names, and what it does.
@@ -46,7 +46,8 @@ def command(name: str, as_json: bool, **hub: Any) -> int:
     Of the weights, the headers are read; the files are read whole only for their hashes. Of a Hub repo, files that
     are not needed to load the model are listed and not downloaded.
     """
-    from plainbert.checkpoints.hub import FolderSource, find
+    from plainbert.checkpoints.folder import FolderSource
+    from plainbert.checkpoints.hub import find
 
     source = find(name, **hub)
     folder = source.require("config.json").parent

@@ -113,7 +113,8 @@ def command(
 
     import torch
 
-    from plainbert.checkpoints.hub import FolderSource, find
+    from plainbert.checkpoints.folder import FolderSource
+    from plainbert.checkpoints.hub import find
     from plainbert.config import BertConfig
     from plainbert.text.tokenizer import BertTokenizer
 

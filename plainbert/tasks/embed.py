@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from plainbert.checkpoints.hub import FolderSource, find
+from plainbert.checkpoints.folder import FolderSource
+from plainbert.checkpoints.hub import find
 from plainbert.errors import InputError, PlainBertWarning
 from plainbert.models.bert import BertModel
 from plainbert.models.pooling import check_modes, pool

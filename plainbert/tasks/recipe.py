@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plainbert.checkpoints.hub import FolderSource, Source
+from plainbert.checkpoints.folder import FolderSource, Source
 from plainbert.checkpoints.layout import read_json
 from plainbert.checkpoints.safe import open_regular, parse_object, read_at_most
 from plainbert.errors import CheckpointError, PlainBertWarning
