@@ -78,7 +78,11 @@ def _remember_debug(ctx: click.Context, _: click.Parameter, wanted: bool) -> Non
 model_argument = click.argument("name", metavar="MODEL")
 
 debug_option = click.option(
-    "--debug", is_flag=True, expose_value=False, callback=_remember_debug, help="Show the traceback of an error."
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_remember_debug,
+    help="Show the traceback of an error; so does PLAINBERT_DEBUG=1.",
 )
 
 hub_options = _stack(
@@ -177,7 +181,7 @@ def read_lines(source: str | None, texts: Sequence[str]) -> tuple[list[Line], li
     if texts and source is not None:
         raise click.UsageError(f"INPUT and --text must not both be given, got {source!r} and --text; leave one out.")
     if texts:
-        raw = [os.fsencode(text) for text in texts]
+        raw = [_encode(text) for text in texts]
         place = "--text number"
     else:
         raw = _split(_read_bytes(source))
@@ -192,6 +196,14 @@ def read_lines(source: str | None, texts: Sequence[str]) -> tuple[list[Line], li
                 "it was left out"
             )
     return lines, complaints
+
+
+def _encode(text: str) -> bytes:
+    """Give a command line's word as the bytes it was typed as; those that are no UTF-8 stay no UTF-8."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a surrogate pair, which Windows lets through
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _read_bytes(source: str | None) -> bytes:
@@ -321,7 +333,7 @@ def render_table(rows: Sequence[Row], *, terminal: bool, right: Sequence[str] = 
     for column in rows[0]:
         drawn.add_column(Text(column), justify="right" if column in right else "left", no_wrap=not terminal)
     for row in rows:
-        # Text, because a [MASK] in a plain string would be read as markup.
+        # Text, because a [bold] in a plain string would be read as markup.
         drawn.add_row(*(Text(printable(str(value))) for value in row.values()))
     buffer = io.StringIO()
     if terminal:

@@ -82,10 +82,11 @@ def test_a_line_that_is_not_utf8_is_named_and_the_others_come_out(
 
 
 def test_a_text_option_that_is_not_utf8_is_a_broken_line_too(run: Callable[..., Any], checkpoint: Path) -> None:
-    result = run("embed", checkpoint, "--text", "hello", "--text", "\udcff")
+    result = run("embed", checkpoint, "--text", "hello", "--text", "\udcff", "--text", "a\ud800")
     assert result.code == 3
     assert len(result.stdout.splitlines()) == 1
     assert "--text number 2 must be UTF-8, got byte 0xff" in result.stderr
+    assert "--text number 3 must be UTF-8, got byte 0xed" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["no-such-file.txt", "hello there", "今天.txt", "a\nb"])
@@ -191,8 +192,8 @@ def test_a_terminal_gets_a_table_and_never_bytes(
     run: Callable[..., Any], checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(sys.stdout), "isatty", lambda _: True)
-    table = run("embed", checkpoint, "--text", "hello [MASK] 今天\x1b[2J").stdout
-    assert "hello [MASK] 今天" in table
+    table = run("embed", checkpoint, "--text", "hello [bold] 今天\x1b[2J").stdout
+    assert "hello [bold] 今天" in table
     assert "\x1b[2J" not in table
     assert "dimensions" in table
     with pytest.raises(ValueError, match="Expecting value"):
