@@ -122,6 +122,25 @@ def test_maps_and_gradients_under_every_form_are_equal(parity: Any, attention: s
             parity.assert_same_tensors(mine, other)
 
 
+def test_a_key_stays_hidden_however_low_the_scores_of_the_others_are(parity: Any, attention: str) -> None:
+    ours, theirs = parity.own_pair("BertModel")
+    for model in (ours, theirs):
+        model.config.attn_implementation = model.config._attn_implementation = attention
+        with torch.no_grad():  # scores in the tens of thousands, of both signs
+            for layer in model.encoder.layer:
+                layer.attention.self.query.weight.mul_(300)
+                layer.attention.self.key.weight.mul_(300)
+    batch = parity.batch()
+    with torch.no_grad():
+        maps = ours(**batch, output_attentions=True).attentions
+    for one in maps:
+        assert bool((one[1, :, :, 7:] == 0).all())
+        assert bool((one[2, :, :, 0] == 1).all())
+    parity.assert_same_outputs("BertModel", ours, theirs, batch)
+    mask = added(batch["attention_mask"].bool()[:, None, None, :].expand(-1, 1, 11, -1), torch.float32)
+    parity.assert_same_outputs("BertModel", ours, theirs, {**batch, "attention_mask": mask})
+
+
 def test_a_masked_key_has_exactly_no_weight(parity: Any, attention: str, dtype: torch.dtype) -> None:
     ours, _ = parity.pair("BertModel", attention, dtype)
     batch = parity.batch()
