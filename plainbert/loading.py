@@ -82,9 +82,10 @@ def load_tokenizer(
     return cls.from_files(
         tokenizer_json=source.path("tokenizer.json"),
         vocab_txt=source.path("vocab.txt"),
-        tokenizer_config={**small["tokenizer_config.json"], **overrides},
+        tokenizer_config=small["tokenizer_config.json"],
         special_tokens_map=small["special_tokens_map.json"],
         added_tokens=small["added_tokens.json"],
+        overrides=overrides,
     )
 
 
@@ -375,7 +376,7 @@ def save_model(model: BertPreTrainedModel, folder: Path) -> None:
         if id(tensor) in seen and model.config.tie_word_embeddings:
             continue
         seen.add(id(tensor))
-        tensors[name] = tensor.detach().to("cpu", copy=not model.config.tie_word_embeddings)
+        tensors[name] = tensor.detach()
     save_tensors(tensors, folder / "model.safetensors")
     config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]
