@@ -55,24 +55,25 @@ def measure_layout(tokenizer: Tokenizer, pair: bool, add_special_tokens: bool) -
     else:
         raise TokenizerError(f"tokenizer.json must tokenize simple texts, got no token for any of {_PROBES}")
     encoding = tokenizer.encode(probe, probe if pair else None, add_special_tokens=add_special_tokens)
-    masks = encoding.special_tokens_mask
-    sources = [None if added else text for added, text in zip(masks, encoding.sequence_ids, strict=True)]
+    sources, added = encoding.sequence_ids, encoding.special_tokens_mask
     segments: list[Segment] = []
     seen: list[int] = []
     at = 0
     while at < len(sources):
         text, type_id = sources[at], encoding.type_ids[at]
-        if text is None:
+        if added[at]:
             segments.append(Segment(None, type_id, (encoding.ids[at],), (encoding.tokens[at],)))
             at += 1
             continue
-        if encoding.ids[at : at + len(alone)] != alone or set(encoding.type_ids[at : at + len(alone)]) != {type_id}:
-            raise TokenizerError(f"post_processor must surround a text and leave it as it is, got {encoding.tokens}")
+        end = at + len(alone)
+        # A text that stands twice has lost its number in the first place.
+        if text is None or encoding.ids[at:end] != alone or set(encoding.type_ids[at:end]) != {type_id}:
+            raise TokenizerError(f"post_processor must leave a text whole and use it once, got {encoding.tokens}")
         segments.append(Segment(text, type_id))
         seen.append(text)
-        at += len(alone)
+        at = end
     if sorted(seen) != list(range(1 + pair)):
-        raise TokenizerError(f"post_processor must use each text once, got {encoding.tokens}")
+        raise TokenizerError(f"post_processor must use each text, got only {encoding.tokens}")
     for segment in segments:
         for number in segment.ids:
             if tokenizer.id_to_token(number) is None:

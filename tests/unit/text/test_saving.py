@@ -1,0 +1,95 @@
+"""A saved folder: its files, and what is loaded back from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plainbert.errors import TokenizerError
+from plainbert.text.tokenizer import BertTokenizer
+
+TEXT = "A naïve 的人 [MASK] hellos"
+
+
+def saved(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "tokenizer_config.json").read_text())
+    return content
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"do_lower_case": False, "strip_accents": True},
+        {"tokenize_chinese_chars": False, "strip_accents": False},
+        {"pad_token": None, "padding_side": "left", "truncation_side": "left", "model_max_length": 9},
+        {"additional_special_tokens": ["<e1>"], "mask_token": "a", "split_special_tokens": True},
+        {"model_input_names": ["input_ids"], "clean_up_tokenization_spaces": True},
+    ],
+)
+def test_what_is_saved_is_loaded_back(settings: dict[str, Any], vocab: dict[str, int], tmp_path: Path) -> None:
+    tokenizer = BertTokenizer(vocab, **settings)
+    tokenizer.save_pretrained(tmp_path / "new" / "folder")
+    again = BertTokenizer.from_pretrained(tmp_path / "new" / "folder")
+    assert dict(again([TEXT, TEXT], truncation=True, max_length=7)) == dict(tokenizer([TEXT, TEXT], max_length=7))
+    for name in ("special_tokens_map", "all_special_tokens", "model_max_length", "padding_side", "truncation_side"):
+        assert getattr(again, name) == getattr(tokenizer, name), name
+    again.save_pretrained(tmp_path / "twice")
+    for path in (tmp_path / "twice").iterdir():
+        assert path.read_bytes() == (tmp_path / "new" / "folder" / path.name).read_bytes(), path.name
+
+
+def test_a_folder_holds_four_files(tokenizer: BertTokenizer, vocab: dict[str, int], tmp_path: Path) -> None:
+    tokenizer.save_pretrained(tmp_path)
+    names = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert (tmp_path / "vocab.txt").read_text() == "\n".join(vocab) + "\n"
+    assert saved(tmp_path)["tokenizer_class"] == "BertTokenizer"
+    assert saved(tmp_path)["do_lower_case"] is True
+
+
+def test_other_keys_are_kept_and_places_are_not(write_json: Any, load: Any, tmp_path: Path) -> None:
+    config = {"name_or_path": "/home/me", "auto_map": {}, "comment": "mine", "tokenizer_class": "ElectraTokenizerFast"}
+    load(write_json(), config).save_pretrained(tmp_path / "out")
+    written = saved(tmp_path / "out")
+    assert written["comment"] == "mine"
+    assert written["tokenizer_class"] == "ElectraTokenizer"
+    assert not written.keys() & {"name_or_path", "auto_map"}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"normalizer": {"type": "Lowercase"}},
+        {"normalizer": None},
+        {"pre_tokenizer": {"type": "Whitespace"}},
+        {"decoder": None},
+        {"post_processor": {"type": "BertProcessing", "sep": ["a", 5], "cls": ["[CLS]", 2]}},
+    ],
+)
+def test_a_pipeline_that_is_not_berts_is_saved_to_be_taken_whole(
+    parts: Any, write_json: Any, load: Any, tmp_path: Path
+) -> None:
+    tokenizer = load(write_json(**parts))
+    tokenizer.save_pretrained(tmp_path / "out")
+    assert saved(tmp_path / "out")["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert dict(BertTokenizer.from_pretrained(tmp_path / "out")(TEXT, TEXT)) == dict(tokenizer(TEXT, TEXT))
+
+
+def test_a_vocabulary_that_lines_cannot_hold_is_left_to_tokenizer_json(
+    vocab: dict[str, int], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer = BertTokenizer({**vocab, "x\ny": 43})
+    tokenizer.save_pretrained(tmp_path)
+    assert not (tmp_path / "vocab.txt").exists()
+    assert "vocab.txt is not written" in caplog.text
+    assert BertTokenizer.from_pretrained(tmp_path).get_vocab() == tokenizer.get_vocab()
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tokenizer: BertTokenizer, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TokenizerError, match=r"folder must be a folder to save into, got .*file"):
+        tokenizer.save_pretrained(tmp_path / "file")
