@@ -128,6 +128,22 @@ def test_the_encoder_may_have_another_name(
         assert torch.equal(loaded.base_model(rows).pooler_output, expected)
 
 
+def test_a_name_of_the_models_own_is_no_wrapper(small: BertConfig, randomized: Fill, tmp_path: Path) -> None:
+    """Every name begins with `module.`, because the encoder is called so and holds all there is."""
+
+    class Model(BertPreTrainedModel):
+        base_model_prefix = "module"
+
+        def __init__(self, config: BertConfig) -> None:
+            super().__init__(config)
+            self.module = BertModel(config)
+            self.module.adapter = nn.Linear(32, 4)
+
+    model = randomized(Model(small))
+    model.save_pretrained(tmp_path)
+    assert torch.equal(Model.from_pretrained(tmp_path).module.adapter.weight, model.module.adapter.weight)
+
+
 def test_a_subclass_of_the_bare_model_keeps_its_pooler_beside_its_own(small: BertConfig, store: Store) -> None:
     class Model(BertModel):
         def __init__(self, config: BertConfig) -> None:
