@@ -2,7 +2,8 @@
 
 A mutant is an exact replacement of text in one file. It must be found once: a mutant whose text is gone is a failure
 too, and ``tests/parity/test_mutants.py`` says so in every run of the suite. Each is run against the part of the suite
-that should see it, until the first failure. A name given as an argument runs the mutants that hold it.
+that should see it, the quickest first, until the first failure. A name given as an argument runs the mutants that
+hold it.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ LIMIT_S = 300
 
 OUTPUTS = ("tests/golden/test_golden.py", "tests/parity/test_outputs.py")
 TRAINING = ("tests/parity/test_training.py",)
-MASKS = ("tests/parity/test_masks.py",)
-DECIDED = ("tests/parity/test_decided.py",)
-SHAPES = ("tests/parity/test_shapes.py",)
-FILES = ("tests/parity/test_files.py",)
-PROPERTIES = ("tests/properties/test_model.py",)
+HEAD_MASKS = ("tests/properties/test_model.py::test_a_head_at_zero_is_a_head_that_gives_nothing",)
+LOW_SCORES = ("tests/parity/test_masks.py::test_a_key_stays_hidden_however_low_the_scores_of_the_others_are",)
+KEYLESS = ("tests/parity/test_decided.py::test_a_query_without_a_key_gets_zero_and_disturbs_nobody",)
+LOW_NUMBERS = ("tests/parity/test_decided.py::test_a_low_number_stays_a_number_in_a_narrower_dtype",)
+ANSWERS = (
+    "tests/parity/test_decided.py::test_a_position_before_the_row_is_no_answer_where_transformers_trains_on_cls",
+)
+NOTHING = ("tests/parity/test_decided.py::test_a_step_with_nothing_to_predict_leaves_the_parameters_alone",)
 
 BERT, HEADS, INPUTS = "models/bert.py", "models/heads.py", "models/inputs.py"
 LOSSES, ACTIVATIONS, PRETRAINED = "models/losses.py", "models/activations.py", "models/pretrained.py"
@@ -50,7 +54,7 @@ class Mutant:
         path: the file in the package.
         old: text that stands there once.
         new: what takes its place.
-        tests: the part of the suite that must see it.
+        tests: the part of the suite that must see it, one after another.
     """
 
     name: str
@@ -94,9 +98,11 @@ MUTANTS = (
     Mutant("token types always 0", BERT, "if token_type_ids is None:", "if True:"),
     Mutant("no positions", BERT, PLACES, ""),
     Mutant("positions from 1", BERT, "torch.arange(words.shape[1], ", "torch.arange(1, 1 + words.shape[1], "),
-    Mutant("position_ids not read", BERT, "if position_ids is None:", "if True:"),
+    Mutant("position_ids not read", BERT, "if position_ids is None:", "if True:",
+           ("tests/parity/test_outputs.py::test_position_ids_are_looked_up_as_given",)),
     Mutant(
-        "padding learns", BERT, "config.hidden_size, padding_idx=config.pad_token_id)", "config.hidden_size)", SHAPES,
+        "padding learns", BERT, "config.hidden_size, padding_idx=config.pad_token_id)", "config.hidden_size)",
+        ("tests/parity/test_shapes.py::test_the_row_of_padding_gets_no_gradient_where_transformers_gives_it_none",),
     ),
     Mutant("other eps in the embeddings", BERT, f"config.type_vocab_size, config.hidden_size)\n        {NORM}",
            f"config.type_vocab_size, config.hidden_size)\n        {WRONG_NORM}"),
@@ -126,8 +132,8 @@ MUTANTS = (
     Mutant("no dropout on probabilities, eager", BERT, "            maps = self.dropout(maps)\n", "", TRAINING),
     Mutant("no dropout on probabilities, sdpa", BERT, "self.dropout.p if self.training else 0.0", "0.0", TRAINING),
     Mutant("dropout in evaluation, sdpa", BERT, "self.dropout.p if self.training else 0.0", "self.dropout.p"),
-    Mutant("head mask of the first layer everywhere", BERT, "head_mask[index]", "head_mask[0]", PROPERTIES),
-    Mutant("head mask does nothing, sdpa", BERT, "context = context * head_mask", "pass", PROPERTIES),
+    Mutant("head mask of the first layer everywhere", BERT, "head_mask[index]", "head_mask[0]", HEAD_MASKS),
+    Mutant("head mask does nothing, sdpa", BERT, "context = context * head_mask", "pass", HEAD_MASKS),
     # masks
     Mutant("no mask", BERT, "prepare_mask(self.config, attention_mask, hidden),", "None,"),
     Mutant("no mask, sdpa", BERT, "query, key, value, attention_mask, dropout,", "query, key, value, None, dropout,"),
@@ -135,11 +141,11 @@ MUTANTS = (
     Mutant("mask inverted, eager", BERT, "hidden_keys = ~attention_mask", "hidden_keys = attention_mask"),
     Mutant("mask over queries", INPUTS, "return look[:, None, None, :].expand", "return look[:, None, :, None].expand"),
     Mutant("-10000 hides, eager", BERT, "lowest = torch.finfo(scores.dtype).min", "lowest = -10000.0",
-           (*MASKS, *DECIDED)),
-    Mutant("uniform where there is no key, eager", BERT, ".masked_fill(hidden_keys, 0.0)", "", DECIDED),
+           LOW_SCORES),
+    Mutant("uniform where there is no key, eager", BERT, ".masked_fill(hidden_keys, 0.0)", "", KEYLESS),
     Mutant("half precision makes -inf of low numbers", INPUTS,
            "if mask.is_floating_point() and mask.dtype != hidden.dtype:",
-           "mask = mask if mask.dtype == torch.bool else mask.to(hidden.dtype)\n    if False:", MASKS),
+           "mask = mask if mask.dtype == torch.bool else mask.to(hidden.dtype)\n    if False:", LOW_NUMBERS),
     # layers
     Mutant("tanh GELU", ACTIVATIONS, '"gelu": F.gelu,', '"gelu": lambda x: F.gelu(x, approximate="tanh"),'),
     Mutant("no activation", BERT, "return self.intermediate_act_fn(self.dense(hidden_states))",
@@ -188,15 +194,15 @@ MUTANTS = (
     Mutant("sum of the losses of start and end", HEADS, 'end_positions, "end_positions")) / 2',
            'end_positions, "end_positions"))'),
     Mutant("position -1 is the first token", LOSSES, "positions.where(inside, IGNORED_LABEL)",
-           "positions.where(inside, IGNORED_LABEL).where(positions >= 0, 0)", DECIDED),
+           "positions.where(inside, IGNORED_LABEL).where(positions >= 0, 0)", ANSWERS),
     Mutant("loss over ignored tokens too", LOSSES, "(labels != IGNORED_LABEL).sum().clamp(min=1)", "labels.numel()"),
-    Mutant("loss of nothing is NaN", LOSSES, ".sum().clamp(min=1)", ".sum()", DECIDED),
+    Mutant("loss of nothing is NaN", LOSSES, ".sum().clamp(min=1)", ".sum()", NOTHING),
     Mutant("ignored tokens have the label 0", LOSSES, "    labels = labels.long()\n",
            "    labels = labels.long()\n    labels = labels.where(labels >= 0, 0)\n"),
     Mutant("regression by cross entropy", LOSSES, 'F.mse_loss if problem == "regression" else ', "", TRAINING),
     # weights
     Mutant("fresh weights of another size", PRETRAINED, "parameter.normal_(std=std)", "parameter.normal_(std=0.02)",
-           SHAPES),
+           ("tests/parity/test_shapes.py::test_fresh_weights_are_drawn_as_in_transformers",)),
     Mutant("one layer read twice", LOADING, f"{READ}plain[short]",
            f'{READ}plain.get(short.replace("layer.1.", "layer.0."), plain[short])'),
     Mutant("gamma and beta swapped", FAMILY, NORM_RULES, swapped(NORM_RULES)),
@@ -207,8 +213,8 @@ MUTANTS = (
 )  # fmt: skip
 
 
-def run_suite(package_parent: Path, tests: list[str], stop: bool = True) -> tuple[int, str]:
-    """Run tests against the package below ``package_parent``; give pytest's exit code and what it said."""
+def run_suite(package_parent: Path, test: str) -> tuple[int, str]:
+    """Run a test or a file of them on the package below ``package_parent``; give pytest's exit code and its words."""
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -219,8 +225,7 @@ def run_suite(package_parent: Path, tests: list[str], stop: bool = True) -> tupl
         *(sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist"),
         *("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT)),
         *("--expect-package", str(package_parent / "plainbert")),
-        *(["-x"] if stop else []),
-        *(str(ROOT / test) for test in tests),
+        *("-x", str(ROOT / test)),
     ]
     try:
         done = subprocess.run(
@@ -241,7 +246,9 @@ def outcome_of(mutant: Mutant, package: Path) -> tuple[bool, str, float]:
             mutant.apply(copy)
         except ValueError:
             return False, "STALE: its text is not found once", 0.0
-        code, text = run_suite(Path(scratch), list(mutant.tests))
+        code, text = next(
+            (found for found in (run_suite(Path(scratch), test) for test in mutant.tests) if found[0]), (0, "")
+        )
     took_s = time.monotonic() - start
     seen = re.search(r"^(?:FAILED|ERROR) (?:\S*/)?(\S+::\S+)", text, re.MULTILINE)
     if code == 1 and seen:
@@ -256,28 +263,33 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="only mutants whose name holds one of these")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
     arguments = parser.parse_args()
-    package = ROOT / "plainbert"
     chosen = [m for m in MUTANTS if not arguments.names or any(name in m.name for name in arguments.names)]
     if not chosen:
         parser.error(f"no mutant is called like {', '.join(arguments.names)}")
-    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="plainbert-mutants-") as scratch:
+        package = Path(scratch, "plainbert")  # what is edited during the run has no part in it
+        shutil.copytree(ROOT / "plainbert", package, ignore=shutil.ignore_patterns("__pycache__"))
+        with ThreadPoolExecutor(arguments.jobs) as threads:
+            return run_all(chosen, package, threads)
 
+
+def run_all(chosen: list[Mutant], package: Path, threads: ThreadPoolExecutor) -> int:
+    """Run the suite on ``package``, then on each mutant of it, and print the table; give the exit code."""
+    start = time.monotonic()
     # What fails without a mutant proves nothing with one.
-    files = sorted({test for mutant in chosen for test in mutant.tests})
-    with ThreadPoolExecutor(arguments.jobs) as threads:
-        for name, (code, text) in zip(files, threads.map(lambda file: run_suite(ROOT, [file]), files), strict=True):
-            if code != 0:
-                print(f"{name} must pass on the package as it is, and does not:\n{text[-2000:]}")
-                return 1
-    print(f"{len(files)} files of tests pass on the package as it is, {time.monotonic() - start:.0f} s")
+    tests = sorted({test for mutant in chosen for test in mutant.tests})
+    for test, (code, text) in zip(tests, threads.map(lambda test: run_suite(package.parent, test), tests), strict=True):
+        if code != 0:
+            print(f"{test} must pass on the package as it is, and does not:\n{text[-2000:]}")
+            return 1
+    print(f"the tests pass on the package as it is, {time.monotonic() - start:.0f} s", flush=True)
 
     failed = 0
     width = max(len(mutant.name) for mutant in chosen)
-    with ThreadPoolExecutor(arguments.jobs) as threads:
-        outcomes = threads.map(lambda mutant: outcome_of(mutant, package), chosen)
-        for mutant, (seen, what, took_s) in zip(chosen, outcomes, strict=True):
-            failed += not seen
-            print(f"{'seen' if seen else 'FAIL'}  {mutant.name:{width}}  {took_s:5.1f} s  {what}", flush=True)
+    outcomes = threads.map(lambda mutant: outcome_of(mutant, package), chosen)
+    for mutant, (seen, what, took_s) in zip(chosen, outcomes, strict=True):
+        failed += not seen
+        print(f"{'seen' if seen else 'FAIL'}  {mutant.name:{width}}  {took_s:5.1f} s  {what}", flush=True)
     print(f"{len(chosen) - failed} of {len(chosen)} slips seen, {failed} not, {time.monotonic() - start:.0f} s")
     return 1 if failed else 0
 

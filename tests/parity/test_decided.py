@@ -110,6 +110,21 @@ def test_the_lowest_number_is_a_number_and_hides_nothing_when_every_key_has_it(
         assert bool((context[lonely] != 0).any(-1).all())
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16], ids=lambda kind: str(kind)[6:])
+def test_a_low_number_stays_a_number_in_a_narrower_dtype(parity: Any, attention: str, kind: torch.dtype) -> None:
+    ours, _ = parity.pair("BertModel", attention, kind)
+    look, lonely = keyless_masks(kind)["bool"]
+    inputs = parity.batch()
+    for number in (-1e300, torch.finfo(torch.float32).min, -1e9):
+        wide = torch.zeros(look.shape, dtype=torch.float64).masked_fill(~look, number)
+        inside = wide.clamp(min=torch.finfo(kind).min).to(kind)
+        with torch.no_grad():
+            expected = ours(**{**inputs, "attention_mask": inside}).last_hidden_state
+            assert torch.equal(ours(**{**inputs, "attention_mask": wide}).last_hidden_state, expected)
+        for context in contexts(ours, {**inputs, "attention_mask": wide}):
+            assert bool((context[lonely] != 0).any(-1).all()), "such a number hides nothing when every key has it"
+
+
 @pytest.mark.parametrize("kind", FOUR_KINDS, ids=lambda kind: str(kind)[6:])
 @pytest.mark.parametrize("mode", ["eval", "train"])
 def test_gradients_stay_finite_where_a_query_has_no_key(

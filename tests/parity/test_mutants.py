@@ -47,8 +47,10 @@ def test_every_mutant_finds_its_text_once_and_leaves_a_program(mutants: ModuleTy
 def test_every_mutant_names_tests_that_exist(mutants: ModuleType, root: Path) -> None:
     for mutant in mutants.MUTANTS:
         assert mutant.tests
-        for name in mutant.tests:
-            assert (root / name).is_file(), f"{mutant.name}: {name}"
+        for test in mutant.tests:
+            path, _, function = test.partition("::")
+            assert (root / path).is_file(), f"{mutant.name}: {test}"
+            assert f"def {function}" in (root / path).read_text(encoding="utf-8"), f"{mutant.name}: {test}"
 
 
 def test_a_mutant_whose_text_is_gone_is_refused(mutants: ModuleType, tmp_path: Path) -> None:
