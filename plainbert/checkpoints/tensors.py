@@ -204,7 +204,7 @@ class _SafetensorsFile:
 
     def read(self, name: str) -> torch.Tensor:
         info = self.infos[name]
-        tensor = torch.empty(info.shape, dtype=info.dtype)
+        tensor = torch.empty(info.shape, dtype=info.dtype, device="cpu")  # whatever the default device is
         as_bytes = tensor.reshape(-1).view(torch.uint8)
         # One pass: the kernel copies from its cache straight into the tensor.
         rest = as_bytes.numpy().data

@@ -309,7 +309,9 @@ def ignore_stored_tables(module: nn.Module, state_dict: dict[str, Any], prefix: 
 def warn_of_odd_table(name: str, table: Tensor) -> None:
     """Warn where a stored ``position_ids`` is not 0, 1, 2, ... or a stored ``token_type_ids`` not 0, 0, 0, ..."""
     table = table.flatten()
-    usual = torch.zeros_like(table) if name.endswith("token_type_ids") else torch.arange(table.numel()).to(table)
+    usual = torch.zeros_like(table)
+    if name.endswith("position_ids"):
+        usual = torch.arange(table.numel(), device=table.device).to(table.dtype)
     if not torch.equal(table, usual):
         warnings.warn(
             f"{name} in the checkpoint is not the usual table; it is ignored, pass such ids to forward instead",

@@ -109,6 +109,20 @@ def test_a_gpu_that_is_not_there_is_refused(folder: Path, device: Any) -> None:
         BertModel.from_pretrained(folder, device=device)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_the_default_device_of_torch_is_not_asked(small: BertConfig, rows: Tensor, store: Store, name: str) -> None:
+    """Files are read on the CPU; where the weights go is an argument."""
+    source = BertModel(small).eval()
+    state = {**source.state_dict(), "embeddings.position_ids": torch.arange(40)[None]}
+    folder = store(state, small, name)
+    with torch.device("meta"):
+        model = BertModel.from_pretrained(folder)
+        with pytest.warns(PlainBertWarning, match="classifier"):
+            head = BertForSequenceClassification.from_pretrained(folder)
+    assert not any(parameter.is_meta for parameter in (*model.parameters(), *head.parameters()))
+    assert torch.equal(model(rows).last_hidden_state, source(rows).last_hidden_state)
+
+
 @pytest.mark.parametrize("asked", ["sdpa", "eager"])
 def test_the_attention_asked_for_is_used(folder: Path, asked: str) -> None:
     assert BertModel.from_pretrained(folder, attn_implementation=asked).config.attn_implementation == asked
