@@ -52,12 +52,27 @@ def test_a_folder_holds_four_files(tokenizer: BertTokenizer, vocab: dict[str, in
 
 
 def test_other_keys_are_kept_and_places_are_not(write_json: Any, load: Any, tmp_path: Path) -> None:
-    config = {"name_or_path": "/home/me", "auto_map": {}, "comment": "mine", "tokenizer_class": "ElectraTokenizerFast"}
+    places = {"name_or_path": "somebody/model", "auto_map": {}, "added_tokens_decoder": {}}
+    config = {**places, "comment": "mine", "tokenizer_class": "ElectraTokenizerFast"}
     load(write_json(), config).save_pretrained(tmp_path / "out")
     written = saved(tmp_path / "out")
     assert written["comment"] == "mine"
     assert written["tokenizer_class"] == "ElectraTokenizer"
-    assert not written.keys() & {"name_or_path", "auto_map"}
+    assert not written.keys() & places.keys()
+
+
+@pytest.mark.filterwarnings("ignore:do_lower_case is False")
+def test_the_switches_of_a_tokenizer_json_are_written_out_for_transformers(
+    write_json: Any, load: Any, tmp_path: Path
+) -> None:
+    normalizer = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": False}
+    load(write_json(normalizer={"type": "BertNormalizer", **normalizer})).save_pretrained(tmp_path / "out")
+    written = saved(tmp_path / "out")
+    assert (written["do_lower_case"], written["strip_accents"], written["tokenize_chinese_chars"]) == (
+        False,
+        None,
+        True,
+    )
 
 
 @pytest.mark.parametrize(

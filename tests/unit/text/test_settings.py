@@ -19,6 +19,7 @@ from plainbert.text.tokenizer import BertTokenizer
         ({}, UNKNOWN_LENGTH),
         ({"model_max_length": None}, UNKNOWN_LENGTH),
         ({"model_max_length": 1e30}, UNKNOWN_LENGTH),
+        ({"model_max_length": 1e25}, UNKNOWN_LENGTH),
         ({"model_max_length": 1000000000000000019884624838656}, UNKNOWN_LENGTH),
         ({"model_max_length": 512}, 512),
         ({"model_max_length": 512.0}, 512),

@@ -304,6 +304,7 @@ def test_a_max_length_that_nothing_uses_is_reported(tokenizer: BertTokenizer) ->
         (([("a", 3)],), {}, r"text\[0\]\[1\] must be a str, got int 3"),
         (("a", 3), {}, "text_pair must be a str, got int 3"),
         (("a", ["b"]), {}, "text_pair must be a str, got list"),
+        (("a", 0), {}, "text_pair must be a str, got int 0"),
         ((["a"], "b"), {}, "text_pair must be a list where text is one, got str b"),
         ((["a", "b"], ["c"]), {}, "text_pair must be as long as text, got 2 texts and 1 pairs"),
         ((["a"], [None]), {}, r"text_pair\[0\] must be a str, got NoneType"),
