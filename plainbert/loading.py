@@ -48,7 +48,6 @@ logger = logging.getLogger("plainbert")
 
 _Model = TypeVar("_Model", bound=BertPreTrainedModel)
 _Config = TypeVar("_Config", bound=BertConfig)
-_MOST_NAMED = 6  # a list in a message stops here
 
 
 # --- config and tokenizer ---
@@ -393,8 +392,7 @@ def _writable(folder: Path) -> Path:
 
 
 def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _warn(message: str) -> None:
