@@ -61,6 +61,7 @@ bench: $(VENV)/.test
 docs: $(VENV)/.test
 	$(BIN)/python tools/docs.py
 	$(BIN)/python benchmarks/exactness.py --write
+	$(BIN)/python benchmarks/silence.py --write docs/silence.md
 
 # Each classic slip put into a copy of the model: the suite must fail for every one.
 mutants: $(VENV)/.test

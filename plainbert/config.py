@@ -17,9 +17,10 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, overload
 
+from plainbert.config_keys import FIXED_KEYS, IGNORED_KEYS, KNOWN_ELSEWHERE, NOT_WRITTEN_BACK
 from plainbert.errors import ConfigError, KeywordError, PlainBertWarning
 
-# The functions are in models/bert.py; the names stand here so that a config is checked without importing torch.
+# The functions are in models/activations.py; the names stand here so that a config is checked without importing torch.
 ACTIVATION_NAMES = (
     "gelu", "gelu_python", "gelu_new", "gelu_accurate", "gelu_python_tanh", "gelu_pytorch_tanh", "gelu_fast",
     "gelu_10", "quick_gelu", "relu", "relu2", "relu6", "leaky_relu", "silu", "swish", "hardswish", "mish", "sigmoid",
@@ -29,54 +30,6 @@ PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_class
 ATTENTION_IMPLEMENTATIONS = ("sdpa", "eager")
 # float64 stands here because tests and `verify` save it; no released BERT does.
 DTYPE_NAMES = ("float32", "float16", "bfloat16", "float64")
-
-# key -> (the values that mean "a plain BERT encoder", why no other value is taken)
-FIXED_KEYS: dict[str, tuple[tuple[object, ...], str]] = {
-    "model_type": (("bert", None), "another model_type is another architecture"),
-    "is_decoder": ((False, None), "this is an encoder library"),
-    "is_encoder_decoder": ((False, None), "this is an encoder library"),
-    "add_cross_attention": ((False, None), "this is an encoder library"),
-    "position_embedding_type": (("absolute", None), "relative positions change every attention score"),
-    "pruned_heads": (({}, None), "layers with fewer heads have other shapes; save the model with its heads in place"),
-    "quantization_config": ((None,), "quantised weights need their own kernels; use the original checkpoint"),
-    "embedding_size": ((None,), "factorised embeddings are another architecture"),
-    "return_dict": ((True, None), "outputs are always named; index them to read them as a tuple"),
-}
-
-# key -> why nothing here depends on it
-IGNORED_KEYS: dict[str, str] = {
-    "_name_or_path": "where the file once was",
-    "name_or_path": "where the file once was",
-    "_commit_hash": "where the file once was",
-    "transformers_version": "who wrote the file",
-    "use_cache": "only a decoder has a cache",
-    "bos_token_id": "the tokenizer decides; an encoder generates nothing",
-    "eos_token_id": "the tokenizer decides; an encoder generates nothing",
-    "gradient_checkpointing": "a choice of the training run: model.gradient_checkpointing_enable()",
-    "chunk_size_feed_forward": "trades time for memory, not numbers",
-    "torchscript": "a choice of the exporting run",
-    "auto_map": "code that comes with a checkpoint is never run",
-    "_num_labels": "written beside id2label by old versions; id2label decides",
-    "directionality": "left over from the TensorFlow release",
-    "pooler_fc_size": "left over from the TensorFlow release, which builds no such layers for text",
-    "pooler_num_attention_heads": "left over from the TensorFlow release, which builds no such layers for text",
-    "pooler_num_fc_layers": "left over from the TensorFlow release, which builds no such layers for text",
-    "pooler_size_per_head": "left over from the TensorFlow release, which builds no such layers for text",
-    "pooler_type": "left over from the TensorFlow release, which builds no such layers for text",
-}
-# Ignored keys that describe a file or a run that is over: not written back.
-_NOT_WRITTEN_BACK = {"_name_or_path", "name_or_path", "_commit_hash", "transformers_version", "auto_map", "_num_labels"}
-# Generation defaults that old transformers wrote into every config.json; an encoder generates nothing.
-_GENERATION_KEYS = (
-    "bad_words_ids", "begin_suppress_tokens", "cross_attention_hidden_size", "decoder_start_token_id",
-    "diversity_penalty", "do_sample", "early_stopping", "encoder_no_repeat_ngram_size",
-    "exponential_decay_length_penalty",
-    "forced_bos_token_id", "forced_eos_token_id", "length_penalty", "max_length", "min_length", "no_repeat_ngram_size",
-    "num_beam_groups", "num_beams", "num_return_sequences", "output_past", "output_scores", "prefix",
-    "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "sep_token_id", "suppress_tokens",
-    "temperature", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "typical_p", "use_bfloat16",
-)  # fmt: skip
-IGNORED_KEYS.update(dict.fromkeys(_GENERATION_KEYS, "a default of text generation or of another framework"))
 
 _Config = TypeVar("_Config", bound="BertConfig")
 
@@ -246,12 +199,12 @@ class BertConfig:
                 del stored[key]
         if "auto_map" in stored:
             _warn("config.json names Python code of its own (auto_map); it is not run, the weights are read as BERT")
-        unknown = sorted(stored.keys() - names - FIXED_KEYS.keys() - IGNORED_KEYS.keys() - _KNOWN_ELSEWHERE)
+        unknown = sorted(stored.keys() - names - FIXED_KEYS.keys() - IGNORED_KEYS.keys() - KNOWN_ELSEWHERE)
         if unknown:
             _warn(f"config.json has keys that nothing here reads: {', '.join(unknown)}; they are kept in config.extra")
         for key, value in stored.items():
             _check_fixed(key, value)
-        extra = {k: v for k, v in stored.items() if k not in names | FIXED_KEYS.keys() | _NOT_WRITTEN_BACK}
+        extra = {k: v for k, v in stored.items() if k not in names | FIXED_KEYS.keys() | NOT_WRITTEN_BACK}
         used = {key: value for key, value in stored.items() if key in names}
         return cls(**{**used, **overrides, "extra": {**extra, **overrides.get("extra", {})}})
 
@@ -272,10 +225,6 @@ class BertConfig:
 # Left out of config.json while they have their default, as transformers leaves them out.
 _WRITTEN_IF_SET = {
     "id2label", "label2id", "problem_type", "output_hidden_states", "output_attentions", "architectures", "dtype",
-}  # fmt: skip
-# Read by tasks or by other libraries, and kept in `extra` for them.
-_KNOWN_ELSEWHERE = {
-    "finetuning_task", "task_specific_params", "sentence_transformers", "sbert_ce_default_activation_function",
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """The one place where files, family and model meet: load a checkpoint into a model, and save it again.
 
-Loading is done in two steps. ``plan_loading`` decides from names and shapes alone which stored tensor becomes which
+Loading is done in two steps. ``loading_plan.py`` decides from names and shapes alone which stored tensor becomes which
 parameter, and refuses what does not fit. ``load_model`` then reads each tensor once, straight into the memory that the
 parameter keeps.
 """
@@ -12,10 +12,9 @@ import inspect
 import json
 import logging
 import os
-import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,11 +25,10 @@ from plainbert.checkpoints.atomic import replacing
 from plainbert.checkpoints.folder import Source
 from plainbert.checkpoints.hub import find
 from plainbert.checkpoints.layout import read_json
-from plainbert.checkpoints.tensors import StoredTensors, TensorInfo, count_non_finite, open_tensors, save_tensors
-from plainbert.checkpoints.weight_map import wrapper_prefix
+from plainbert.checkpoints.tensors import StoredTensors, count_non_finite, open_tensors, save_tensors
 from plainbert.config import BertConfig
 from plainbert.errors import CheckpointError, InputError, KeywordError, PlainBertWarning
-from plainbert.families.bert import ENCODER_NAMESPACES, WEIGHT_MAP
+from plainbert.loading_plan import LoadingPlan, listed, plan_loading
 from plainbert.models.bert import BertModel
 from plainbert.models.placement import resolve_device, resolve_dtype
 from plainbert.models.pretrained import (
@@ -88,132 +86,6 @@ def load_tokenizer(
     )
 
 
-# --- which stored tensor becomes which parameter ---
-
-
-@dataclass
-class LoadingPlan:
-    """What a checkpoint means for a model, decided from names and shapes.
-
-    Attributes:
-        sources: name in the model -> name on disk. Tied parameters have several names here.
-        fresh: names in the model whose parameter the checkpoint does not have, so that it is drawn or left as a
-            subclass made it.
-        other_heads: names on disk of heads that this model does not have.
-        unknown: names on disk that nothing here knows; outside the encoder.
-        dropped_layers: names on disk of layers above ``num_hidden_layers``, which the caller has lowered.
-        buffers: names on disk of tables that are computed here (``position_ids``).
-        wrapper: what stands before every name on disk and was taken off, as "module.".
-    """
-
-    sources: dict[str, str] = field(default_factory=dict)
-    fresh: list[str] = field(default_factory=list)
-    other_heads: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    dropped_layers: list[str] = field(default_factory=list)
-    buffers: list[str] = field(default_factory=list)
-    wrapper: str = ""
-
-
-def plan_loading(
-    model: BertPreTrainedModel,
-    infos: Mapping[str, TensorInfo],
-    *,
-    ignore_mismatched_sizes: bool = False,
-    fewer_layers: bool = False,
-) -> LoadingPlan:
-    """Decide which stored tensor becomes which parameter of ``model``.
-
-    Args:
-        model: built, with or without memory.
-        infos: name on disk -> dtype and shape.
-        ignore_mismatched_sizes: a head parameter of another shape becomes fresh instead of an error.
-        fewer_layers: the caller has lowered ``num_hidden_layers``, so that layers above are dropped.
-
-    Raises:
-        CheckpointError: encoder weights that are missing, unknown, of another shape, or stored twice.
-    """
-    expected = model.state_dict(keep_vars=True)
-    plan = LoadingPlan(wrapper="" if infos.keys() & expected.keys() else wrapper_prefix(infos))
-    prefix = "" if isinstance(model, BertModel) else f"{model.base_model_prefix}."
-    plain = {name.removeprefix(plan.wrapper): name for name in infos}
-    # A name that the model itself has means that parameter, whatever it is called: a subclass names its own freely.
-    # In a file of a bare encoder the table comes first, since a subclass may have a `pooler` of its own.
-    bare = prefix and "embeddings.word_embeddings.weight" in plain
-    exact = {name for name in plain.keys() & expected.keys() if not (bare and WEIGHT_MAP.name_here(name))}
-    mapped, unknown = WEIGHT_MAP.map_names(name for name in plain if name not in exact)
-    plan.sources = {name: stored for name, stored in plain.items() if name in exact}
-    layers = r"bert\.encoder\.layer\.(\d+)\..*"
-    for ours, short in mapped.items():
-        here = prefix + ours.removeprefix("bert.") if ours.startswith("bert.") else ours
-        layer = re.fullmatch(layers, ours)
-        if here in expected and here not in plan.sources:
-            plan.sources[here] = plain[short]
-        elif ours in ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids"):
-            plan.buffers.append(plain[short])
-        elif layer and fewer_layers and int(layer[1]) >= model.config.num_hidden_layers:
-            plan.dropped_layers.append(plain[short])
-        elif layer or here in plan.sources:
-            unknown.append(short)
-        else:
-            plan.other_heads.append(plain[short])
-    of_encoder = (*ENCODER_NAMESPACES, prefix) if prefix else ENCODER_NAMESPACES
-    _refuse_unknown_encoder_weights(model, [name for name in unknown if name.startswith(of_encoder)])
-    plan.unknown = [plain[name] for name in unknown if not name.startswith(of_encoder)]
-    _check_shapes(model, plan, expected, infos, ignore_mismatched_sizes)
-    _find_missing(model, plan, expected)
-    return plan
-
-
-def _is_encoder_name(model: BertPreTrainedModel, name: str) -> bool:
-    """Whether a name in the model belongs to the part that must come from the checkpoint: all below the pooler."""
-    prefix = "" if isinstance(model, BertModel) else f"{model.base_model_prefix}."
-    return name.startswith((f"{prefix}embeddings.", f"{prefix}encoder."))
-
-
-def _refuse_unknown_encoder_weights(model: BertPreTrainedModel, names: list[str]) -> None:
-    if names:
-        raise CheckpointError(
-            f"the checkpoint has encoder weights that this model does not: {_listed(names)}; "
-            f"num_hidden_layers is {model.config.num_hidden_layers}. Adapters must be merged into the weights first, "
-            "other architectures are not BERT"
-        )
-
-
-def _check_shapes(
-    model: BertPreTrainedModel,
-    plan: LoadingPlan,
-    expected: Mapping[str, Tensor],
-    infos: Mapping[str, TensorInfo],
-    ignore_mismatched_sizes: bool,
-) -> None:
-    for here, stored in list(plan.sources.items()):
-        shape, wanted = infos[stored].shape, tuple(expected[here].shape)
-        if shape == wanted:
-            continue
-        if ignore_mismatched_sizes and not _is_encoder_name(model, here):
-            del plan.sources[here]
-            continue
-        if _is_encoder_name(model, here):
-            hint = "config.json and the weights disagree"
-        else:
-            hint = "load with the checkpoint's own labels, or pass ignore_mismatched_sizes=True to train a new head"
-        raise CheckpointError(
-            f"{stored} has the shape {shape} in the checkpoint but {wanted} in {type(model).__name__}; {hint}"
-        )
-
-
-def _find_missing(model: BertPreTrainedModel, plan: LoadingPlan, expected: Mapping[str, Tensor]) -> None:
-    present = {id(expected[name]) for name in plan.sources}  # one name is enough for a tied parameter
-    plan.fresh = [name for name, tensor in expected.items() if id(tensor) not in present]
-    lost = [name for name in plan.fresh if _is_encoder_name(model, name) and expected[name].is_meta]
-    if lost:
-        raise CheckpointError(
-            f"the checkpoint lacks {len(lost)} encoder weights of {type(model).__name__}: {_listed(lost)}; "
-            "is this a BERT checkpoint, and is the file complete?"
-        )
-
-
 # --- filling the model ---
 
 
@@ -231,6 +103,10 @@ def load_model(
 ) -> _Model:
     """Load ``name`` into a ``cls``; see ``BertPreTrainedModel.from_pretrained`` for the arguments."""
     settings, arguments, old_dtype = _sort_keywords(cls, overrides)
+    if dtype is not None and old_dtype is not None:
+        raise InputError(
+            f"dtype must be given once, got dtype={dtype!r} and torch_dtype={old_dtype!r}; drop the old word"
+        )
     if attn_implementation is not None:
         settings["attn_implementation"] = attn_implementation
     place = resolve_device(device)
@@ -325,14 +201,14 @@ def _fill(
             _replace(model, here_names, old, values[0])
         elif found:
             for here, tensor in found.items():
-                _replace(model, [here], old, tensor)
+                _assign(model, here, nn.Parameter(tensor, requires_grad=old.requires_grad))
             _warn(f"{' and '.join(found)} are stored with different values; both are kept, untied")
     for buffer in plan.buffers:
         warn_of_odd_table(buffer, stored.read(buffer))
     for tensor in (*model.parameters(), *model.buffers()):  # what a subclass made itself follows the rest
         tensor.data = tensor.data.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
     if odd:
-        _warn(f"the weights hold, as {dtype}, NaN or Inf in {_listed(odd)}; outputs will not be finite")
+        _warn(f"the weights hold, as {dtype}, NaN or Inf in {listed(odd)}; outputs will not be finite")
 
 
 def _replace(model: nn.Module, names: list[str], old: Tensor, value: Tensor) -> None:
@@ -342,8 +218,12 @@ def _replace(model: nn.Module, names: list[str], old: Tensor, value: Tensor) -> 
         return
     new = nn.Parameter(value, requires_grad=old.requires_grad)
     for name in names:
-        path, _, leaf = name.rpartition(".")
-        setattr(model.get_submodule(path), leaf, new)
+        _assign(model, name, new)
+
+
+def _assign(model: nn.Module, name: str, parameter: nn.Parameter) -> None:
+    path, _, leaf = name.rpartition(".")
+    setattr(model.get_submodule(path), leaf, parameter)
 
 
 def _report(model: BertPreTrainedModel, plan: LoadingPlan, name: str) -> None:
@@ -354,11 +234,11 @@ def _report(model: BertPreTrainedModel, plan: LoadingPlan, name: str) -> None:
         logger.info("%s: not used by %s: %s", name, type(model).__name__, ", ".join(plan.other_heads))
     if plan.fresh:
         _warn(
-            f"{name} has no weights for {_listed(plan.fresh)} of {type(model).__name__}; they are fresh, "
+            f"{name} has no weights for {listed(plan.fresh)} of {type(model).__name__}; they are fresh, "
             "so train the model before using them"
         )
     if left := plan.unknown + plan.dropped_layers:
-        _warn(f"{name} has weights that {type(model).__name__} does not use: {_listed(left)}")
+        _warn(f"{name} has weights that {type(model).__name__} does not use: {listed(left)}")
 
 
 # --- saving ---
@@ -389,10 +269,6 @@ def _writable(folder: Path) -> Path:
     except OSError as error:
         raise InputError(f"save_directory must be a folder, got {folder} ({error.strerror})") from error
     return folder
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _warn(message: str) -> None:

@@ -75,7 +75,7 @@ def _model(source: Source) -> dict[str, Any]:
     from plainbert.checkpoints.tensors import open_tensors
     from plainbert.cli.verify import HEADS
     from plainbert.config import BertConfig
-    from plainbert.loading import plan_loading
+    from plainbert.loading_plan import plan_loading
     from plainbert.models.pretrained import without_weights
 
     config: BertConfig = BertConfig.from_dict(read_json(source.require("config.json")))

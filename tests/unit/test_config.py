@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from plainbert import BertConfig, BertModel, CheckpointError, ConfigError, KeywordError, PlainBertWarning
-from plainbert.config import ACTIVATION_NAMES, FIXED_KEYS, IGNORED_KEYS
+from plainbert.config import ACTIVATION_NAMES
+from plainbert.config_keys import FIXED_KEYS, IGNORED_KEYS
 
 Fields = Callable[..., dict[str, Any]]
 

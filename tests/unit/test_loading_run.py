@@ -47,6 +47,11 @@ def test_the_dtype_asked_for_is_used_under_both_words(folder: Path, word: str, a
     assert model.config.dtype == "float16"
 
 
+def test_a_dtype_given_by_both_words_is_refused(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"dtype must be given once, got dtype='float16' and torch_dtype='float32'"):
+        BertModel.from_pretrained(folder, dtype="float16", torch_dtype="float32")
+
+
 @pytest.mark.parametrize("asked", [None, "auto"])
 @pytest.mark.parametrize(
     ("in_config", "stored", "expected"),

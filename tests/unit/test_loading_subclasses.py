@@ -248,3 +248,32 @@ def test_a_saved_subclass_gives_its_encoder_to_others(small: BertConfig, rows: T
     with pytest.warns(PlainBertWarning, match=r"BertModel does not use: scorer\.bias, scorer\.weight"):
         base = BertModel.from_pretrained(tmp_path)
     assert torch.equal(base(rows).pooler_output, model.bert(rows).pooler_output)
+
+
+class Tied(BertPreTrainedModel):
+    """Two names for one parameter, made by the subclass itself."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config)
+        self.bert = BertModel(config)
+        self.first = nn.Linear(3, 3, bias=False)
+        self.second = nn.Linear(3, 3, bias=False)
+        self.second.weight = self.first.weight
+
+
+def test_ties_of_a_subclass_are_kept_while_the_file_agrees(small: BertConfig, store: Store) -> None:
+    model = Tied(small)
+    agreeing = Tied.from_pretrained(store(model.state_dict(), small))
+    assert agreeing.first.weight is agreeing.second.weight
+    other = torch.full((3, 3), 5.0)
+    folder = store({**model.state_dict(), "second.weight": other}, small)
+    with pytest.warns(PlainBertWarning, match=r"first\.weight and second\.weight are stored with different values"):
+        parted = Tied.from_pretrained(folder)
+    assert torch.equal(parted.first.weight, model.first.weight)
+    assert torch.equal(parted.second.weight, other)
+
+
+def test_a_name_from_a_file_cannot_steer_the_terminal(small: BertConfig, store: Store) -> None:
+    folder = store({**BertModel(small).state_dict(), "mine\x1b[2J": torch.zeros(1)}, small)
+    with pytest.warns(PlainBertWarning, match=r"does not use: mine\\x1b\[2J$"):
+        BertModel.from_pretrained(folder)
