@@ -18,14 +18,10 @@ from typing import Any
 import torch
 
 import plainbert
-from plainbert.cli.verify import EQUALLED_TRANSFORMERS
+from plainbert.cli.verify import EQUALLED_TRANSFORMERS, HEADS, settle
 
 PAGE = Path(__file__).parents[1] / "docs" / "exactness.md"
 MARKERS = ("<!-- table: written by benchmarks/exactness.py -->", "<!-- end of table -->")
-HEADS = (
-    "BertModel", "BertForPreTraining", "BertForMaskedLM", "BertForNextSentencePrediction",
-    "BertForSequenceClassification", "BertForMultipleChoice", "BertForTokenClassification", "BertForQuestionAnswering",
-)  # fmt: skip
 ATTENTIONS = ("eager", "sdpa")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 SHAPE = {
@@ -56,14 +52,6 @@ def batch_for(head: str, rows: int = 3, length: int = 17) -> dict[str, torch.Ten
         "BertForQuestionAnswering": {"start_positions": two, "end_positions": two + 3},
     }
     return {**batch, **labels.get(head, {"labels": two})}
-
-
-def settle(model: torch.nn.Module) -> torch.nn.Module:
-    """Copy each parameter to fresh memory, ties kept: the address decides the last bit of some products."""
-    fresh: dict[int, torch.Tensor] = {}
-    for parameter in model.parameters():
-        parameter.data = fresh.setdefault(parameter.data_ptr(), parameter.data.clone())
-    return model
 
 
 def tensors_of(model: torch.nn.Module, batch: dict[str, torch.Tensor], maps: bool) -> dict[str, torch.Tensor]:
@@ -101,8 +89,10 @@ def compare(transformers: Any, head: str, attention: str, dtype: torch.dtype) ->
         with tempfile.TemporaryDirectory() as folder:
             getattr(transformers, head)(config).save_pretrained(folder)
             options = {"attn_implementation": attention, "dtype": dtype}
-            theirs = settle(getattr(transformers, head).from_pretrained(folder, **options))
-            ours = settle(getattr(plainbert, head).from_pretrained(folder, **options))
+            theirs = getattr(transformers, head).from_pretrained(folder, **options)
+            ours = getattr(plainbert, head).from_pretrained(folder, **options)
+        settle(theirs)
+        settle(ours)
         batch = batch_for(head)
         reference = tensors_of(theirs, batch, maps=attention == "eager")
         result = tensors_of(ours, batch, maps=attention == "eager")

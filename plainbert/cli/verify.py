@@ -305,7 +305,7 @@ def _compared(
             # Both sides draw what the checkpoint lacks; here they get the same draw, so that arithmetic is compared.
             if key in parameters:
                 parameters[key].copy_(value)
-        _settle(model)
+        settle(model)
     ours = _outputs(mine, run, attentions=attention == "eager")
     rows = []
     for output, their_value in _outputs(theirs, run, attentions=attention == "eager").items():
@@ -332,7 +332,7 @@ def _compared(
     return rows
 
 
-def _settle(model: torch.nn.Module) -> None:
+def settle(model: torch.nn.Module) -> None:
     """Copy every parameter to fresh memory, ties kept.
 
     The last bit of a float32 product can depend on the address that its weights start at, and a mapped file starts

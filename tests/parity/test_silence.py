@@ -12,6 +12,7 @@ import pytest
 import plainbert
 
 pytest.importorskip("transformers")
+pytestmark = pytest.mark.xdist_group("silence")  # the run of the whole table is shared
 
 
 def rows(text: str) -> list[list[str]]:
