@@ -27,8 +27,8 @@ OUTPUTS = ("tests/golden/test_golden.py", "tests/parity/test_outputs.py")
 TRAINING = ("tests/parity/test_training.py",)
 HEAD_MASKS = ("tests/properties/test_model.py::test_a_head_at_zero_is_a_head_that_gives_nothing",)
 LOW_SCORES = ("tests/parity/test_masks.py::test_a_key_stays_hidden_however_low_the_scores_of_the_others_are",)
-KEYLESS = ("tests/parity/test_decided.py::test_a_query_without_a_key_gets_zero_and_disturbs_nobody",)
-LOW_NUMBERS = ("tests/parity/test_decided.py::test_a_low_number_stays_a_number_in_a_narrower_dtype",)
+KEYLESS = ("tests/parity/test_keyless.py::test_a_query_without_a_key_gets_zero_and_disturbs_nobody",)
+LOW_NUMBERS = ("tests/parity/test_keyless.py::test_a_low_number_stays_a_number_in_a_narrower_dtype",)
 ANSWERS = (
     "tests/parity/test_decided.py::test_a_position_before_the_row_is_no_answer_where_transformers_trains_on_cls",
 )
