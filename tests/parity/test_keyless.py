@@ -1,4 +1,4 @@
-"""A query that may look at nothing: zero here, and under sdpa in transformers; its eager gives the mean of all values."""
+"""A query that may look at nothing gives zero, as under sdpa in transformers; its eager gives a mean of all values."""
 
 from __future__ import annotations
 
