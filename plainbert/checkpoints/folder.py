@@ -112,21 +112,27 @@ def is_plain(name: str) -> bool:
     return inside and name.isprintable() and "\\" not in name and not PureWindowsPath(name).drive
 
 
-_sha256_of: dict[tuple[str, int, int], str] = {}  # (path, bytes, time of change) -> hash, so that it is taken once
+_hashes: dict[tuple[str, int, int], str] = {}  # (path, bytes, time of change) -> hash, so that it is taken once
 
 
-def _check_sha256(path: Path, known: NamedCheckpoint) -> None:
+def sha256_of(path: Path) -> str:
+    """Give the SHA-256 of a file as hex; read once for as long as its size and time of change stay."""
     status = path.stat()
     key = (str(path), status.st_size, status.st_mtime_ns)
-    if key not in _sha256_of:
+    if key not in _hashes:
         digest = hashlib.sha256()
         with path.open("rb") as file:
             while chunk := file.read(1 << 20):
                 digest.update(chunk)
-        _sha256_of[key] = digest.hexdigest()
-    if _sha256_of[key] != known.sha256:
+        _hashes[key] = digest.hexdigest()
+    return _hashes[key]
+
+
+def _check_sha256(path: Path, known: NamedCheckpoint) -> None:
+    found = sha256_of(path)
+    if found != known.sha256:
         raise CheckpointError(
-            f"{str(path)!r} must have the sha256 {known.sha256} of {known.repo}, got {_sha256_of[key]}; "
+            f"{str(path)!r} must have the sha256 {known.sha256} of {known.repo}, got {found}; "
             f"remove it and install {known.distribution} or download it again"
         )
 

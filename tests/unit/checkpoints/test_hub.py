@@ -335,13 +335,13 @@ def test_a_snapshot_reads_no_file_but_its_own_blobs(tmp_path: Path, secret: Path
 def test_minilm_is_the_installed_package_and_its_hash_is_taken_once(
     minilm_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_module, "_sha256_of", {})
+    monkeypatch.setattr(folder_module, "_hashes", {})
     source = find("minilm")
     assert isinstance(source, FolderSource)
     assert source.require("config.json") == minilm_folder / "config.json"
-    assert folder_module._sha256_of == {}
+    assert folder_module._hashes == {}
     assert source.require("model.safetensors") == minilm_folder / "model.safetensors"
-    assert list(folder_module._sha256_of.values()) == [hub.NAMED_CHECKPOINTS["minilm"].sha256]
+    assert list(folder_module._hashes.values()) == [hub.NAMED_CHECKPOINTS["minilm"].sha256]
     monkeypatch.setattr(Path, "open", None)  # it is not read again
     assert find("minilm").require("model.safetensors") == minilm_folder / "model.safetensors"
     assert find("minilm", revision=hub.NAMED_CHECKPOINTS["minilm"].revision).require("config.json")
