@@ -1,9 +1,9 @@
 """The shape of a BERT and the habits of its heads, under the names that config.json uses.
 
-Every key of a config.json is one of four things: *used* (a field of ``BertConfig``), *fixed* (``FIXED_KEYS``: only the
-value that makes an encoder is accepted), *ignored with a reason* (``IGNORED_KEYS``), or *unknown*: kept in
-``BertConfig.extra``, written back by ``save_pretrained``, named in one warning when it comes from a file. What a model
-does with the fields is in ``models/bert.py`` and ``models/heads.py``.
+Every key of a config.json is *used* (a field of ``BertConfig``), *fixed* (only the value that makes an encoder is
+accepted), *ignored with a reason*, or kept in ``BertConfig.extra`` and written back by ``save_pretrained``: without a
+word where others read it, with one warning where nobody is known to. ``config_keys.py`` lists the last three kinds.
+What a model does with the fields is in ``models/bert.py`` and ``models/heads.py``.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 import difflib
 import math
 import os
-import warnings
 from dataclasses import dataclass, field, fields
 from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, overload
 
 from plainbert.config_keys import FIXED_KEYS, IGNORED_KEYS, KNOWN_ELSEWHERE, NOT_WRITTEN_BACK
-from plainbert.errors import ConfigError, KeywordError, PlainBertWarning
+from plainbert.errors import ConfigError, KeywordError, warn
 
 # The functions are in models/activations.py; the names stand here so that a config is checked without importing torch.
 ACTIVATION_NAMES = (
@@ -31,13 +30,16 @@ ATTENTION_IMPLEMENTATIONS = ("sdpa", "eager")
 # float64 stands here because tests and `verify` save it; no released BERT does.
 DTYPE_NAMES = ("float32", "float16", "bfloat16", "float64")
 
+MOST_TOKENS = 2**25  # of a vocabulary; far above any BERT, and small enough to allocate
+
 _Config = TypeVar("_Config", bound="BertConfig")
 
 
 class _NumLabels:
-    """The number of classes C, as a field that is always the length of ``id2label``, so that the two never disagree.
+    """The number of classes C, as a field that is always the length of ``id2label``.
 
-    Setting another number names the classes LABEL_0, LABEL_1, ...
+    With a plain field, ``config.num_labels = 5`` would leave two names for five classes. Setting another number names
+    the classes LABEL_0, LABEL_1, ...
     """
 
     @overload
@@ -131,13 +133,14 @@ class BertConfig:
     _is_built: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check_fields(self)
+        if str(self.dtype).startswith("torch."):  # torch.float16 and "torch.float16" are "float16"
+            self.dtype = str(self.dtype).removeprefix("torch.")
         self.id2label = _class_names(self.id2label, self.label2id)
         asked = self.__dict__.pop("_asked_labels", None)
         count = asked or len(self.id2label) or 2
         if len(self.id2label) != count:
             if self.id2label:
-                _warn(
+                warn(
                     f"num_labels is {count} but id2label names {len(self.id2label)} classes; num_labels decides, "
                     "and the classes are now LABEL_0, LABEL_1, ..."
                 )
@@ -145,6 +148,15 @@ class BertConfig:
         else:
             self.label2id = _numbers_of(self.id2label, self.label2id)
         self.__dict__["_is_built"] = True
+        self.validate()
+
+    def validate(self) -> None:
+        """Refuse what no model can be built from, before anything is allocated.
+
+        Raises:
+            ConfigError: the field and its value.
+        """
+        _check_fields(self)
 
     def _name_labels(self, num_labels: int) -> None:
         self.id2label = {index: f"LABEL_{index}" for index in range(num_labels)}
@@ -189,8 +201,6 @@ class BertConfig:
         stored = {key: value for key, value in values.items() if key not in ("extra", "attn_implementation")}
         if "torch_dtype" in stored:  # the old word
             stored.setdefault("dtype", stored.pop("torch_dtype"))
-        if isinstance(stored.get("dtype"), str):
-            stored["dtype"] = stored["dtype"].removeprefix("torch.")
         if {"num_labels", "id2label", "label2id"} & overrides.keys():
             for key in ("num_labels", "id2label", "label2id"):
                 stored.pop(key, None)
@@ -198,15 +208,20 @@ class BertConfig:
             if stored.get(key, ()) is None:  # null: the file leaves it to us
                 del stored[key]
         if "auto_map" in stored:
-            _warn("config.json names Python code of its own (auto_map); it is not run, the weights are read as BERT")
+            warn("config.json names Python code of its own (auto_map); it is not run, the weights are read as BERT")
         unknown = sorted(stored.keys() - names - FIXED_KEYS.keys() - IGNORED_KEYS.keys() - KNOWN_ELSEWHERE)
         if unknown:
-            _warn(f"config.json has keys that nothing here reads: {', '.join(unknown)}; they are kept in config.extra")
+            warn(f"config.json has keys that nothing here reads: {', '.join(unknown)}; they are kept in config.extra")
         for key, value in stored.items():
             _check_fixed(key, value)
         extra = {k: v for k, v in stored.items() if k not in names | FIXED_KEYS.keys() | NOT_WRITTEN_BACK}
         used = {key: value for key, value in stored.items() if key in names}
-        return cls(**{**used, **overrides, "extra": {**extra, **overrides.get("extra", {})}})
+        try:
+            return cls(**{**used, **overrides, "extra": {**extra, **overrides.get("extra", {})}})
+        except ConfigError as error:
+            if str(error).split()[0] in overrides or not str(error).endswith("correct it"):
+                raise
+            raise ConfigError(f"{error} in config.json") from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return what config.json would hold, with integer keys in ``id2label``."""
@@ -235,6 +250,8 @@ def _accept_fixed_keywords(cls: type[BertConfig]) -> None:
     @wraps(init)
     def __init__(self: BertConfig, **values: Any) -> None:
         names = {item.name for item in fields(cls)}
+        if "torch_dtype" in values:  # the old word
+            values.setdefault("dtype", values.pop("torch_dtype"))
         for key in list(values):
             if key in names:
                 continue
@@ -257,10 +274,6 @@ _accept_fixed_keywords(BertConfig)
 # --- checks --------------------------------------------------------------------------------------------------------
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, PlainBertWarning, stacklevel=4)
-
-
 def _check_fixed(key: str, value: object) -> None:
     if key in FIXED_KEYS:
         accepted, reason = FIXED_KEYS[key]
@@ -270,23 +283,23 @@ def _check_fixed(key: str, value: object) -> None:
 
 def _check_integer(name: str, value: object, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ConfigError(f"{name} must be a whole number from {low} to {high}, got {value!r}; correct config.json")
+        raise ConfigError(f"{name} must be a whole number from {low} to {high}, got {value!r}; correct it")
 
 
 def _check_number(name: str, value: object, low: float, high: float) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not number or not low <= value <= high:  # type: ignore[operator]
-        raise ConfigError(f"{name} must be a number from {low:g} to {high:g}, got {value!r}; correct config.json")
+        raise ConfigError(f"{name} must be a number from {low:g} to {high:g}, got {value!r}; correct it")
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in choices:
-        raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {value!r}; correct config.json")
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {value!r}; correct it")
 
 
 def _check_fields(config: BertConfig) -> None:
     """Refuse what no model can be built from, before anything is allocated. Upper bounds are far above any BERT."""
-    _check_integer("vocab_size", config.vocab_size, 1, 2**25)
+    _check_integer("vocab_size", config.vocab_size, 1, MOST_TOKENS)
     _check_integer("hidden_size", config.hidden_size, 1, 2**17)
     _check_integer("num_hidden_layers", config.num_hidden_layers, 1, 2**12)
     _check_integer("num_attention_heads", config.num_attention_heads, 1, 2**17)
@@ -296,7 +309,7 @@ def _check_fields(config: BertConfig) -> None:
     if config.hidden_size % config.num_attention_heads:
         raise ConfigError(
             f"hidden_size must be a multiple of num_attention_heads, got {config.hidden_size} and "
-            f"{config.num_attention_heads}; correct config.json"
+            f"{config.num_attention_heads}; correct it"
         )
     if config.pad_token_id is not None:
         _check_integer("pad_token_id", config.pad_token_id, 0, config.vocab_size - 1)
@@ -310,15 +323,17 @@ def _check_fields(config: BertConfig) -> None:
     _check_number("layer_norm_eps", config.layer_norm_eps, 0.0, 1.0)
     if config.problem_type is not None:
         _check_choice("problem_type", config.problem_type, PROBLEM_TYPES)
+        if config.problem_type == "single_label_classification" and len(config.id2label) == 1:
+            raise ConfigError("num_labels must be at least 2 for single_label_classification, got 1; correct it")
     if config.dtype is not None:
         _check_choice("dtype", config.dtype, DTYPE_NAMES)
     for name in ("tie_word_embeddings", "output_hidden_states", "output_attentions"):
         value = getattr(config, name)
         if not isinstance(value, bool):
-            raise ConfigError(f"{name} must be true or false, got {value!r}; correct config.json")
+            raise ConfigError(f"{name} must be true or false, got {value!r}; correct it")
     names = config.architectures
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-        raise ConfigError(f"architectures must be a list of class names, got {names!r}; correct config.json")
+        raise ConfigError(f"architectures must be a list of class names, got {names!r}; correct it")
 
 
 def _class_names(id2label: object, label2id: object) -> dict[int, str]:
@@ -327,17 +342,17 @@ def _class_names(id2label: object, label2id: object) -> dict[int, str]:
         id2label = dict(enumerate(id2label))
     if not isinstance(id2label, dict) or not isinstance(label2id, dict):
         wrong = label2id if isinstance(id2label, dict) else id2label
-        raise ConfigError(f"id2label and label2id must be JSON objects, got {wrong!r}; correct config.json")
+        raise ConfigError(f"id2label and label2id must be JSON objects, got {wrong!r}; correct it")
     pairs = id2label.items() or [(index, label) for label, index in label2id.items()]
     names: dict[int, str] = {}
     for index, label in pairs:
         try:
             number = int(index)
         except (TypeError, ValueError):
-            raise ConfigError(f"id2label must have class numbers as keys, got {index!r}; correct config.json") from None
+            raise ConfigError(f"id2label must have class numbers as keys, got {index!r}; correct it") from None
         names[number] = str(label)
     if sorted(names) != list(range(len(names))):
-        _warn(f"id2label numbers its {len(names)} classes {sorted(names)[:8]}, not from 0; some outputs have no name")
+        warn(f"id2label numbers its {len(names)} classes {sorted(names)[:8]}, not from 0; some outputs have no name")
     return dict(sorted(names.items()))
 
 
@@ -345,5 +360,5 @@ def _numbers_of(id2label: dict[int, str], label2id: dict[str, int]) -> dict[str,
     """Return the inverse of ``id2label``, and say so where ``label2id`` is another map."""
     inverse = {label: index for index, label in id2label.items()}
     if label2id and {label: str(index) for label, index in label2id.items()} != {k: str(v) for k, v in inverse.items()}:
-        _warn(f"label2id must be the inverse of id2label, got {str(label2id)[:80]}; id2label decides")
+        warn(f"label2id must be the inverse of id2label, got {str(label2id)[:80]}; id2label decides")
     return inverse

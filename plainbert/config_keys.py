@@ -12,7 +12,6 @@ FIXED_KEYS: dict[str, tuple[tuple[object, ...], str]] = {
     "pruned_heads": (({}, None), "layers with fewer heads have other shapes; save the model with its heads in place"),
     "quantization_config": ((None,), "quantised weights need their own kernels; use the original checkpoint"),
     "embedding_size": ((None,), "factorised embeddings are another architecture"),
-    "return_dict": ((True, None), "outputs are always named; index them to read them as a tuple"),
 }
 
 # key -> why nothing here depends on it
@@ -22,6 +21,7 @@ IGNORED_KEYS: dict[str, str] = {
     "_commit_hash": "where the file once was",
     "transformers_version": "who wrote the file",
     "use_cache": "only a decoder has a cache",
+    "return_dict": "outputs are always named, and outputs[0] reads them as a tuple",
     "bos_token_id": "the tokenizer decides; an encoder generates nothing",
     "eos_token_id": "the tokenizer decides; an encoder generates nothing",
     "gradient_checkpointing": "a choice of the training run: model.gradient_checkpointing_enable()",

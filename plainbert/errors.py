@@ -14,6 +14,11 @@
 A message reads ``<name> must <rule>, got <value>; <what to do>``: what was wrong, the value, the way out.
 """
 
+from __future__ import annotations
+
+import sys
+import warnings
+
 
 class PlainBertError(Exception):
     """Base of every exception that plainbert raises on purpose."""
@@ -56,3 +61,11 @@ class HubError(PlainBertError, OSError):
 
 class PlainBertWarning(UserWarning):
     """Something was done as asked and the caller should know about it: fresh weights, an odd file."""
+
+
+def warn(message: str) -> None:
+    """Warn the caller of this package: the warning carries the first line outside it, however deep the call was."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "plainbert":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, PlainBertWarning, stacklevel=level - 1)

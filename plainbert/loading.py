@@ -12,7 +12,6 @@ import inspect
 import json
 import logging
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -27,7 +26,7 @@ from plainbert.checkpoints.hub import find
 from plainbert.checkpoints.layout import read_json
 from plainbert.checkpoints.tensors import StoredTensors, count_non_finite, open_tensors, save_tensors
 from plainbert.config import BertConfig
-from plainbert.errors import CheckpointError, InputError, KeywordError, PlainBertWarning
+from plainbert.errors import CheckpointError, InputError, KeywordError, warn
 from plainbert.loading_plan import LoadingPlan, listed, plan_loading
 from plainbert.models.bert import BertModel
 from plainbert.models.placement import resolve_device, resolve_dtype
@@ -43,6 +42,15 @@ if TYPE_CHECKING:
     from plainbert.text.tokenizer import BertTokenizer
 
 logger = logging.getLogger("plainbert")
+
+# What people pass to transformers, and what to do here.
+_OTHER_WORDS = {
+    "device_map": "pass device= to say where the weights go",
+    "low_cpu_mem_usage": "leave it out, loading never holds two copies",
+    "trust_remote_code": "leave it out, code of a checkpoint never runs",
+    "use_safetensors": "leave it out, safetensors are taken where there are any",
+    "output_loading_info": "leave it out, what was not simply read is a warning",
+}
 
 _Model = TypeVar("_Model", bound=BertPreTrainedModel)
 _Config = TypeVar("_Config", bound=BertConfig)
@@ -67,6 +75,14 @@ def save_config(config: BertConfig, folder: Path) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def save_tokenizer(tokenizer: BertTokenizer, folder: Path) -> None:
+    """Write the tokenizer's files into ``folder``, each at once or not at all."""
+    folder = _writable(folder)
+    for filename, content in tokenizer.to_files().items():
+        with replacing(folder / filename) as temporary:
+            temporary.write_bytes(content)
+
+
 def load_tokenizer(
     cls: type[BertTokenizer], name: str | os.PathLike[str], hub: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> BertTokenizer:
@@ -89,6 +105,7 @@ def load_tokenizer(
 # --- filling the model ---
 
 
+@torch.inference_mode(False)  # parameters made in inference mode could never be trained
 def load_model(
     cls: type[_Model],
     name: str | os.PathLike[str],
@@ -140,10 +157,14 @@ def load_model(
 
 def _drop_fresh_pooler(model: BertModel, plan: LoadingPlan, name: str | os.PathLike[str]) -> None:
     """Take the pooler away where the checkpoint has none: a made-up pooler_output would look like a real one."""
-    if any(fresh.startswith("pooler.") for fresh in plan.fresh):
-        model.pooler = None
-        plan.fresh = [fresh for fresh in plan.fresh if not fresh.startswith("pooler.")]
-        _warn(f"{name} has no pooler, so pooler_output is None; pass add_pooling_layer=True for a fresh one")
+    fresh = [name for name in plan.fresh if name.startswith("pooler.")]
+    if not fresh:
+        return
+    if len(fresh) < len(list(model.pooler.parameters() if model.pooler else ())):
+        raise CheckpointError(f"the pooler must be stored whole, got it without {listed(fresh)}; is the file complete?")
+    model.pooler = None
+    plan.fresh = [name for name in plan.fresh if name not in fresh]
+    warn(f"{name} has no pooler, so pooler_output is None; pass add_pooling_layer=True for a fresh one")
 
 
 def _sort_keywords(
@@ -157,9 +178,10 @@ def _sort_keywords(
     unknown = sorted(overrides.keys() - names - set(own) - {"torch_dtype"})
     if unknown:
         takes = list(inspect.signature(BertPreTrainedModel.from_pretrained).parameters)[:-1] + own
+        elsewhere = [_OTHER_WORDS[key] for key in unknown if key in _OTHER_WORDS]
         raise KeywordError(
-            f"{cls.__name__}.from_pretrained has no keyword {', '.join(map(repr, unknown))}; it takes "
-            f"{', '.join(takes)}, and the fields of BertConfig: {', '.join(sorted(names))}"
+            f"{cls.__name__}.from_pretrained has no keyword {', '.join(map(repr, unknown))}; "
+            f"{'; '.join(elsewhere) or 'it takes ' + ', '.join(takes) + ', and every field of BertConfig'}"
         )
     return settings, arguments, overrides.get("torch_dtype")
 
@@ -167,7 +189,10 @@ def _sort_keywords(
 def _target_dtype(dtype: torch.dtype | str | None, config: BertConfig, stored: StoredTensors) -> torch.dtype:
     """Return the dtype asked for, else the config's, else that of the first floating-point tensor stored."""
     if dtype is None or dtype == "auto":
-        found = (info.dtype for info in stored.infos.values() if info.dtype.is_floating_point)
+        # By name: safetensors puts the widest dtype first, and one odd tensor must not decide for all.
+        found = (
+            stored.infos[name].dtype for name in sorted(stored.infos) if stored.infos[name].dtype.is_floating_point
+        )
         dtype = config.dtype or next(found, torch.float32)
     return resolve_dtype(dtype)
 
@@ -202,13 +227,13 @@ def _fill(
         elif found:
             for here, tensor in found.items():
                 _assign(model, here, nn.Parameter(tensor, requires_grad=old.requires_grad))
-            _warn(f"{' and '.join(found)} are stored with different values; both are kept, untied")
+            warn(f"{' and '.join(found)} are stored with different values; both are kept, untied")
     for buffer in plan.buffers:
         warn_of_odd_table(buffer, stored.read(buffer))
     for tensor in (*model.parameters(), *model.buffers()):  # what a subclass made itself follows the rest
         tensor.data = tensor.data.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
     if odd:
-        _warn(f"the weights hold, as {dtype}, NaN or Inf in {listed(odd)}; outputs will not be finite")
+        warn(f"the weights hold, as {dtype}, NaN or Inf in {listed(odd)}; outputs will not be finite")
 
 
 def _replace(model: nn.Module, names: list[str], old: Tensor, value: Tensor) -> None:
@@ -233,12 +258,12 @@ def _report(model: BertPreTrainedModel, plan: LoadingPlan, name: str) -> None:
     if plan.other_heads:
         logger.info("%s: not used by %s: %s", name, type(model).__name__, ", ".join(plan.other_heads))
     if plan.fresh:
-        _warn(
+        warn(
             f"{name} has no weights for {listed(plan.fresh)} of {type(model).__name__}; they are fresh, "
             "so train the model before using them"
         )
     if left := plan.unknown + plan.dropped_layers:
-        _warn(f"{name} has weights that {type(model).__name__} does not use: {listed(left)}")
+        warn(f"{name} has weights that {type(model).__name__} does not use: {listed(left)}")
 
 
 # --- saving ---
@@ -269,7 +294,3 @@ def _writable(folder: Path) -> Path:
     except OSError as error:
         raise InputError(f"save_directory must be a folder, got {folder} ({error.strerror})") from error
     return folder
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, PlainBertWarning, stacklevel=5)

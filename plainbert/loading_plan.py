@@ -79,7 +79,10 @@ def plan_loading(
             plan.buffers.append(plain[short])
         elif layer and fewer_layers and int(layer[1]) >= model.config.num_hidden_layers:
             plan.dropped_layers.append(plain[short])
-        elif layer or here in plan.sources:
+        elif here in plan.sources:
+            twice = f"as {plan.sources[here]!r} and as {plain[short]!r}"
+            raise CheckpointError(f"the checkpoint must hold {here} once, got it twice, {twice}; keep one")
+        elif layer:
             unknown.append(short)
         else:
             plan.other_heads.append(plain[short])
@@ -115,6 +118,12 @@ def _check_shapes(
 ) -> None:
     for here, stored in list(plan.sources.items()):
         shape, wanted = infos[stored].shape, tuple(expected[here].shape)
+        if infos[stored].dtype.is_floating_point != expected[here].is_floating_point():
+            kind = "a floating-point dtype" if expected[here].is_floating_point() else "integers"
+            raise CheckpointError(
+                f"{listed([stored])} must have {kind}, got {infos[stored].dtype}; are these weights quantised? "
+                "Use the original checkpoint"
+            )
         if shape == wanted:
             continue
         if ignore_mismatched_sizes and not _is_encoder_name(model, here):

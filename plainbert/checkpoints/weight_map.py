@@ -59,9 +59,8 @@ class WeightMap:
             if here is None:
                 unknown.append(name)
             elif here in found:
-                raise CheckpointError(
-                    f"the checkpoint holds {here} twice, as {found[here]!r} and as {name!r}; keep one"
-                )
+                twice = f"as {found[here]!r} and as {name!r}"
+                raise CheckpointError(f"the checkpoint must hold {here} once, got it twice, {twice}; keep one")
             else:
                 found[here] = name
         return found, unknown

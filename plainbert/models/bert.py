@@ -32,7 +32,7 @@ from plainbert.models.outputs import BaseModelOutput, BaseModelOutputWithPooling
 from plainbert.models.pretrained import BertPreTrainedModel, ignore_stored_tables, refuse_keywords
 
 if TYPE_CHECKING:
-    from plainbert.models.heads import BertLMPredictionHead
+    from plainbert.models.pretraining import BertLMPredictionHead
 
 
 class BertEmbeddings(nn.Module):
@@ -112,20 +112,24 @@ class BertSelfAttention(nn.Module):
         B, S, _ = hidden.shape
         return hidden.view(B, S, self.num_attention_heads, self.attention_head_size).transpose(1, 2)
 
-    def probabilities(self, query: Tensor, key: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """Return ``softmax(query key^T * scale + mask)`` (B, H, S, S); zero where a query may not look."""
+    def probabilities(self, query: Tensor, key: Tensor, attention_mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+        """Return ``softmax(query key^T * scale + mask)`` (B, H, S, S); zero where a query may not look.
+
+        ``dtype`` is that of the hidden states: under autocast a masked softmax runs in it, as in transformers.
+        """
         scores = torch.matmul(query, key.transpose(2, 3)) * self.scale  # (B, H, S, S)
         if attention_mask is None:
             return F.softmax(scores, dim=-1)
-        lowest = torch.finfo(scores.dtype).min
+        scores, lowest = scores.to(dtype), torch.finfo(dtype).min
         if attention_mask.dtype == torch.bool:
-            hidden_keys = ~attention_mask
-            scores = scores.masked_fill(hidden_keys, lowest)
+            masked_keys = ~attention_mask
+            scores = scores.masked_fill(masked_keys, lowest)  # exp(lowest - highest) is exactly 0
         else:
-            hidden_keys = attention_mask == -math.inf
-            scores = (scores + attention_mask).clamp(min=lowest)  # -60000 - 60000 would be -inf in float16
-        # A row of nothing but lowest numbers would become uniform. In all other rows these are zeros already.
-        return F.softmax(scores, dim=-1).masked_fill(hidden_keys, 0.0)
+            masked_keys = attention_mask == -math.inf
+            # In float16 a score of -60000 plus a mask of -60000 would be -inf, and a query with only such keys NaN.
+            scores = (scores + attention_mask).clamp(min=lowest)
+        # Without any key the softmax over equal lowest numbers is uniform; everywhere else these are zeros already.
+        return F.softmax(scores, dim=-1).masked_fill(masked_keys, 0.0)
 
     def forward(
         self,
@@ -149,7 +153,7 @@ class BertSelfAttention(nn.Module):
         value = self.split_heads(self.value(hidden_states))  # (B, H, S, D)
         maps = None
         if self.config.attn_implementation == "eager" or output_attentions:
-            maps = self.probabilities(query, key, attention_mask)  # (B, H, S, S)
+            maps = self.probabilities(query, key, attention_mask, hidden_states.dtype)  # (B, H, S, S)
         if self.config.attn_implementation == "eager":
             maps = self.dropout(maps)
             maps = maps if head_mask is None else maps * head_mask
@@ -331,12 +335,14 @@ class BertModel(BertPreTrainedModel):
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config)
-        # masked LM heads on top of this encoder: they resize with it
-        self.vocabulary_heads: list[BertLMPredictionHead] = []
-        with self.building():
+        self.vocabulary_head: BertLMPredictionHead | None = None  # a masked LM head on top, which is resized with us
+        with self.building():  # fresh weights; or no memory at all, while from_pretrained builds us
             self.embeddings = BertEmbeddings(config)
             self.encoder = BertEncoder(config)
             self.pooler: BertPooler | None = BertPooler(config) if add_pooling_layer else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "vocabulary_head": None}  # a pickled encoder leaves the head behind
 
     def forward(
         self,
@@ -375,7 +381,7 @@ class BertModel(BertPreTrainedModel):
         refuse_keywords(self, unknown)
         if return_dict is False:
             raise InputError("return_dict must be True, got False; outputs are named, .to_tuple() makes them a tuple")
-        check_inputs(self.config, input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        check_inputs(self.embeddings, input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
         hidden = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)  # (B, S, E)
         encoded = self.encoder(
             hidden,

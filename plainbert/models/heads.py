@@ -6,13 +6,12 @@ labels. The losses are in ``losses.py``: where there is nothing to predict they 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from torch import Tensor, nn
 
 from plainbert.config import BertConfig
 from plainbert.errors import ConfigError, InputError
-from plainbert.models.activations import Activation
 from plainbert.models.bert import BertModel
 from plainbert.models.inputs import check_tensors
 from plainbert.models.losses import classification_loss, cross_entropy, position_loss
@@ -27,80 +26,10 @@ from plainbert.models.outputs import (
     TokenClassifierOutput,
 )
 from plainbert.models.pretrained import FORWARD_OPTIONS, BertPreTrainedModel, refuse_keywords
+from plainbert.models.pretraining import BertOnlyMLMHead, BertOnlyNSPHead, BertPreTrainingHeads
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-
-class BertPredictionHeadTransform(nn.Module):
-    """Prepare token vectors for the decoder: ``LayerNorm(act(W h + b))``."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.transform_act_fn = Activation(config.hidden_act)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        """(B, S, E) -> (B, S, E)."""
-        return self.LayerNorm(self.transform_act_fn(self.dense(hidden_states)))
-
-
-class BertLMPredictionHead(nn.Module):
-    """Score every word of the vocabulary at every position: ``decoder(transform(h))``.
-
-    The decoder's matrix is the word embedding table (when ``tie_word_embeddings``): a vector scores high for the words
-    it resembles. Its bias has two names in checkpoints, ``bias`` and ``decoder.bias``, for one parameter.
-
-    Source: Devlin et al. 2018, section 3.1, task 1; google-research/bert run_pretraining.py, ``get_masked_lm_output``.
-    """
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.transform = BertPredictionHeadTransform(config)
-        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
-        self.bias = self.decoder.bias
-
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        """(B, S, E) -> (B, S, V)."""
-        return self.decoder(self.transform(hidden_states))
-
-
-class BertOnlyMLMHead(nn.Module):
-    """The masked LM head under the name ``cls``."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.predictions = BertLMPredictionHead(config)
-
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        """(B, S, E) -> (B, S, V)."""
-        return self.predictions(hidden_states)
-
-
-class BertOnlyNSPHead(nn.Module):
-    """The next-sentence head under the name ``cls``."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.seq_relationship = nn.Linear(config.hidden_size, 2)
-
-    def forward(self, pooled: Tensor) -> Tensor:
-        """(B, E) -> (B, 2)."""
-        return self.seq_relationship(pooled)
-
-
-class BertPreTrainingHeads(nn.Module):
-    """Both pretraining heads under the name ``cls``."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.predictions = BertLMPredictionHead(config)
-        self.seq_relationship = nn.Linear(config.hidden_size, 2)
-
-    def forward(self, hidden_states: Tensor, pooled: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, S, E), (B, E) -> (B, S, V), (B, 2)."""
-        return self.predictions(hidden_states), self.seq_relationship(pooled)
 
 
 class ForwardOptions(TypedDict, total=False):
@@ -122,11 +51,25 @@ class _BertWithHead(BertPreTrainedModel):
         with self.building():
             self.bert = BertModel(config, add_pooling_layer=self.pooled)
 
-    def attach_vocabulary_head(self, head: BertLMPredictionHead) -> None:
-        """Tie the decoder to the word embeddings when the config says so, and let both be resized together."""
-        if self.config.tie_word_embeddings:
-            head.decoder.weight = self.bert.embeddings.word_embeddings.weight
-        self.bert.vocabulary_heads.append(head)
+    def tie_weights(self) -> None:
+        """Make the decoder of a masked LM head the word embedding table itself, when the config says so."""
+        decoder = self.get_output_embeddings()
+        if decoder is not None and self.config.tie_word_embeddings:
+            decoder.weight = self.bert.embeddings.word_embeddings.weight
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in ("bert", "cls"):  # an encoder resizes with the masked LM head on top of it, also a later one
+            self._attach_vocabulary_head()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._attach_vocabulary_head()
+
+    def _attach_vocabulary_head(self) -> None:
+        head = getattr(getattr(self, "cls", None), "predictions", None)
+        if head is not None:
+            object.__setattr__(self.bert, "vocabulary_head", head)  # a reference, not a submodule of the encoder
 
     def encode(
         self,
@@ -157,7 +100,7 @@ class BertForPreTraining(_BertWithHead):
         super().__init__(config)
         with self.building():
             self.cls = BertPreTrainingHeads(config)
-        self.attach_vocabulary_head(self.cls.predictions)
+        self.tie_weights()
 
     def forward(
         self,
@@ -181,7 +124,7 @@ class BertForPreTraining(_BertWithHead):
         words, order = self.cls(encoded.last_hidden_state, encoded.pooler_output)  # (B, S, V), (B, 2)
         losses = []
         if labels is not None:
-            losses.append(cross_entropy(words.flatten(0, 1), labels))
+            losses.append(cross_entropy(words, labels))
         if next_sentence_label is not None:
             losses.append(cross_entropy(order, next_sentence_label, "next_sentence_label"))
         loss = sum(losses[1:], losses[0]) if losses else None
@@ -195,7 +138,7 @@ class BertForMaskedLM(_BertWithHead):
         super().__init__(config)
         with self.building():
             self.cls = BertOnlyMLMHead(config)
-        self.attach_vocabulary_head(self.cls.predictions)
+        self.tie_weights()
 
     def forward(
         self,
@@ -210,7 +153,7 @@ class BertForMaskedLM(_BertWithHead):
         """Score every word at every position; ``labels`` (B, S) are the true words, -100 where there is no guess."""
         encoded = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
         logits = self.cls(encoded.last_hidden_state)  # (B, S, V)
-        loss = None if labels is None else cross_entropy(logits.flatten(0, 1), labels)
+        loss = None if labels is None else cross_entropy(logits, labels)
         return MaskedLMOutput(loss, logits, encoded.hidden_states, encoded.attentions)
 
 
@@ -351,7 +294,7 @@ class BertForTokenClassification(_BertWithHead):
         """Score the classes of each token; ``labels`` (B, S) are class numbers, -100 where there is none."""
         encoded = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
         logits = self.classifier(self.dropout(encoded.last_hidden_state))  # (B, S, C)
-        loss = None if labels is None else cross_entropy(logits.flatten(0, 1), labels)
+        loss = None if labels is None else cross_entropy(logits, labels)
         return TokenClassifierOutput(loss, logits, encoded.hidden_states, encoded.attentions)
 
 

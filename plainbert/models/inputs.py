@@ -1,25 +1,31 @@
 """What ``forward`` accepts: checks with the numbers in the message, and masks of every form brought to one.
 
-Everything here happens before the embedding lookup. While a model is compiled or exported only shapes are checked,
-because looking at values would cut the graph.
+Ids are checked before the embedding lookup, masks after it. While a model is compiled or exported only shapes and
+dtypes are checked, because looking at values would cut the graph.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from plainbert.config import BertConfig
-from plainbert.errors import InputError, PlainBertWarning
+from plainbert.errors import InputError, warn
+
+if TYPE_CHECKING:
+    from plainbert.models.bert import BertEmbeddings
 
 
 def sees_values(tensor: Tensor) -> bool:
-    """Whether the numbers inside ``tensor`` may be looked at: not while compiling, exporting, or on no device."""
-    tracing = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
-    return not (tracing or tensor.is_meta or tensor.numel() == 0)
+    """Whether the numbers in ``tensor`` may be looked at: not while compiling or exporting, under vmap, or on meta."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined]
+        return False
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # by vmap or grad
+    return type(tensor) in (Tensor, nn.Parameter) and not (wrapped or tensor.is_meta or tensor.numel() == 0)
 
 
 def check_tensors(**given: object) -> None:
@@ -29,8 +35,17 @@ def check_tensors(**given: object) -> None:
         InputError: with the name and the type.
     """
     for name, value in given.items():
-        if value is not None and not isinstance(value, Tensor):
-            raise InputError(f"{name} must be a tensor, got {type(value).__name__}; convert with torch.as_tensor(...)")
+        if isinstance(value, Tensor) and value.layout != torch.strided:
+            raise InputError(f"{name} must be a dense tensor, got {value.layout}; convert with .to_dense()")
+        if value is None or isinstance(value, Tensor):
+            continue
+        if isinstance(value, str):
+            hint = "tokenize the text first: model(**tokenizer(text, return_tensors='pt'))"
+        elif isinstance(value, Mapping):
+            hint = "give its entries by name: model(**batch)"
+        else:
+            hint = "pass return_tensors='pt' to the tokenizer, or convert with torch.as_tensor(...)"
+        raise InputError(f"{name} must be a tensor, got {type(value).__name__}; {hint}")
 
 
 def check_range(name: str, tensor: Tensor, limit: int, meaning: str) -> None:
@@ -42,14 +57,16 @@ def check_range(name: str, tensor: Tensor, limit: int, meaning: str) -> None:
     if tensor.dtype not in (torch.int64, torch.int32):
         raise InputError(f"{name} must be integers (int64 or int32), got {tensor.dtype}; convert with .long()")
     if sees_values(tensor):
-        low, high = (int(value) for value in torch.aminmax(tensor))
+        low, high = torch.stack(torch.aminmax(tensor)).tolist()  # together: one wait for a GPU
         if low < 0 or high >= limit:
-            wrong = low if low < 0 else high
-            raise InputError(f"{name} must be from 0 to {limit - 1} ({meaning} is {limit}), got {wrong}")
+            raise InputError(
+                f"{name} must be from 0 to {limit - 1} ({meaning} is {limit}), got {low if low < 0 else high}; "
+                "are the ids from this model's own tokenizer?"
+            )
 
 
 def check_inputs(
-    config: BertConfig,
+    tables: BertEmbeddings,
     input_ids: Tensor | None,
     attention_mask: Tensor | None,
     token_type_ids: Tensor | None,
@@ -59,7 +76,7 @@ def check_inputs(
     """Refuse what the embeddings cannot look up.
 
     Args:
-        config: the model's shape.
+        tables: the embeddings; the sizes of their tables are the limits.
         input_ids: (B, S) integers below V.
         attention_mask: only looked at for being there; ``prepare_mask`` checks it.
         token_type_ids: (B, S) or (1, S) integers below ``type_vocab_size``.
@@ -69,12 +86,16 @@ def check_inputs(
     Raises:
         InputError: with the value, the limit and the config field that sets it.
     """
+    vocab_size, hidden_size = tables.word_embeddings.weight.shape
+    positions, types = tables.position_embeddings.num_embeddings, tables.token_type_embeddings.num_embeddings
     check_tensors(
         input_ids=input_ids, token_type_ids=token_type_ids, position_ids=position_ids, inputs_embeds=inputs_embeds
     )
     if (input_ids is None) == (inputs_embeds is None):
         given = "both" if input_ids is not None else "neither"
-        raise InputError(f"exactly one of input_ids and inputs_embeds must be given, got {given}")
+        raise InputError(
+            f"exactly one of input_ids and inputs_embeds must be given, got {given}; ids are the usual one"
+        )
     if input_ids is not None:
         if input_ids.ndim != 2:
             raise InputError(
@@ -83,43 +104,48 @@ def check_inputs(
             )
         rows, length = input_ids.shape
     elif inputs_embeds is not None:
-        if inputs_embeds.ndim != 3 or inputs_embeds.shape[2] != config.hidden_size:
+        if inputs_embeds.ndim != 3 or inputs_embeds.shape[2] != hidden_size:
             raise InputError(
-                f"inputs_embeds must have the shape (texts, tokens, {config.hidden_size}), "
-                f"got {tuple(inputs_embeds.shape)}"
+                f"inputs_embeds must have the shape (texts, tokens, {hidden_size}), got {tuple(inputs_embeds.shape)}; "
+                "take vectors of this model's word_embeddings"
             )
         if not inputs_embeds.is_floating_point():
-            raise InputError(f"inputs_embeds must be floating-point vectors, got {inputs_embeds.dtype}")
+            raise InputError(
+                f"inputs_embeds must be floating-point vectors, got {inputs_embeds.dtype}; are these input_ids?"
+            )
+        dtype = tables.LayerNorm.weight.dtype
+        if inputs_embeds.dtype != dtype and not torch.is_autocast_enabled(inputs_embeds.device.type):
+            raise InputError(f"inputs_embeds must be {dtype}, as the model is, got {inputs_embeds.dtype}; convert them")
         rows, length = inputs_embeds.shape[:2]
     if length == 0:
         raise InputError(f"a row must hold at least one token, got {rows} rows of 0 tokens; drop empty rows")
-    if position_ids is None and length > config.max_position_embeddings:
+    if position_ids is None and length > positions:
         raise InputError(
-            f"input_ids has {length} tokens in a row, but this model takes at most {config.max_position_embeddings} "
+            f"input_ids has {length} tokens in a row, but this model takes at most {positions} "
             "(max_position_embeddings); truncate the texts, or split them into windows"
         )
     if input_ids is not None:
-        check_range("input_ids", input_ids, config.vocab_size, "vocab_size")
-        _warn_of_unmasked_padding(config, input_ids, attention_mask)
+        check_range("input_ids", input_ids, vocab_size, "vocab_size")
+        if attention_mask is None:
+            _warn_of_unmasked_padding(tables.word_embeddings.padding_idx, input_ids)
     for name, ids, limit, meaning in (
-        ("token_type_ids", token_type_ids, config.type_vocab_size, "type_vocab_size"),
-        ("position_ids", position_ids, config.max_position_embeddings, "max_position_embeddings"),
+        ("token_type_ids", token_type_ids, types, "type_vocab_size"),
+        ("position_ids", position_ids, positions, "max_position_embeddings"),
     ):
         if ids is not None:
             if ids.ndim != 2 or ids.shape[0] not in (1, rows) or ids.shape[1] != length:
-                raise InputError(f"{name} must have the shape ({rows}, {length}), got {tuple(ids.shape)}")
+                raise InputError(
+                    f"{name} must have the shape of the tokens, ({rows} or 1, {length}), got {tuple(ids.shape)}; "
+                    "pass what the tokenizer returned with these ids"
+                )
             check_range(name, ids, limit, meaning)
 
 
-def _warn_of_unmasked_padding(config: BertConfig, input_ids: Tensor, attention_mask: Tensor | None) -> None:
-    if attention_mask is not None or config.pad_token_id is None or not sees_values(input_ids):
-        return
-    if bool((input_ids == config.pad_token_id).any()):
-        warnings.warn(
-            f"input_ids holds the padding id {config.pad_token_id} and no attention_mask was given, so the padding "
-            "is read as text; pass the tokenizer's attention_mask",
-            PlainBertWarning,
-            stacklevel=2,
+def _warn_of_unmasked_padding(pad_token_id: int | None, input_ids: Tensor) -> None:
+    if pad_token_id is not None and sees_values(input_ids) and bool((input_ids == pad_token_id).any()):
+        warn(
+            f"input_ids holds the padding id {pad_token_id} and no attention_mask was given, so the padding is read as "
+            "text; pass the tokenizer's attention_mask"
         )
 
 
@@ -148,7 +174,7 @@ def prepare_mask(config: BertConfig, attention_mask: Tensor | None, hidden: Tens
     mask = attention_mask.to(hidden.device)
     rows, length, heads = hidden.shape[0], hidden.shape[1], config.num_attention_heads
     shape = tuple(mask.shape)
-    if mask.ndim == 2:
+    if mask.ndim == 2 and not mask.is_complex():
         if shape != (rows, length):
             raise InputError(
                 f"attention_mask must have the shape of the tokens, ({rows}, {length}), got {shape}; "
@@ -178,7 +204,12 @@ def prepare_mask(config: BertConfig, attention_mask: Tensor | None, hidden: Tens
     if not fits or not (mask.dtype == torch.bool or mask.is_floating_point()):
         raise InputError(
             f"attention_mask must be ({rows}, {length}) of 0 and 1, or bool ({rows}, {length}, {length}), or bool or "
-            f"float ({rows}, 1 or {heads}, {length}, {length}), got {attention_mask.dtype} {shape}"
+            f"float ({rows}, 1 or {heads}, {length} or 1, {length}), got {attention_mask.dtype} {shape}; "
+            "most often the tokenizer's own mask is meant"
+        )
+    if mask.is_floating_point() and sees_values(mask) and bool((mask.isnan() | (mask == math.inf)).any()):
+        raise InputError(
+            "a float attention_mask must hold numbers or -inf, got NaN or +inf; 0 means that a token may look"
         )
     if mask.is_floating_point() and mask.dtype != hidden.dtype:
         # A mask of -1e9 says "a very low number". Cast to float16 it would become -inf, which says "no key".
@@ -199,6 +230,7 @@ def check_head_mask(config: BertConfig, head_mask: Tensor | None, hidden: Tensor
     layers, heads = config.num_hidden_layers, config.num_attention_heads
     if tuple(head_mask.shape) not in ((heads,), (layers, heads)):
         raise InputError(
-            f"head_mask must have the shape ({heads},) or ({layers}, {heads}), got {tuple(head_mask.shape)}"
+            f"head_mask must have the shape ({heads},) or ({layers}, {heads}), got {tuple(head_mask.shape)}; "
+            "1 keeps a head and 0 takes it away"
         )
     return head_mask.to(hidden).expand(layers, heads)[:, :, None, None]

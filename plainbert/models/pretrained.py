@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import operator
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from plainbert.config import BertConfig
-from plainbert.errors import ConfigError, InputError, KeywordError, PlainBertWarning
+from plainbert.config import MOST_TOKENS, BertConfig
+from plainbert.errors import ConfigError, InputError, KeywordError, warn
 
 if TYPE_CHECKING:
     from plainbert.models.bert import BertModel
@@ -184,14 +184,17 @@ class BertPreTrainedModel(nn.Module):
                 "resize_token_embeddings changes the number of rows"
             )
         self.base_model.embeddings.word_embeddings = value
-        for head in self.base_model.vocabulary_heads:
-            if head.decoder.weight is old:
-                head.decoder.weight = value.weight
+        head = self.base_model.vocabulary_head
+        if head is not None and head.decoder.weight is old:
+            head.decoder.weight = value.weight
 
     def get_output_embeddings(self) -> nn.Linear | None:
         """Return the masked LM decoder, or None where the model has none."""
-        heads = self.base_model.vocabulary_heads
-        return heads[0].decoder if heads and self.base_model is not self else None
+        head = self.base_model.vocabulary_head
+        return None if head is None or self.base_model is self else head.decoder
+
+    def tie_weights(self) -> None:
+        """Tie what the config says is tied; a model without a masked LM head has nothing to tie."""
 
     def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
         """Change the size of the vocabulary V: word embeddings, masked LM decoder, its bias and the config together.
@@ -204,28 +207,33 @@ class BertPreTrainedModel(nn.Module):
             The word embedding table.
 
         Raises:
-            InputError: a size that is no positive number, or that would cut off ``pad_token_id``.
+            InputError: a size that is no positive number or would cut off ``pad_token_id``, or a decoder of another
+                size than the table.
         """
-        if isinstance(new_num_tokens, bool) or not isinstance(new_num_tokens, int) or new_num_tokens < 1:
-            raise InputError(f"new_num_tokens must be a positive whole number, got {new_num_tokens!r}")
-        if self.config.pad_token_id is not None and new_num_tokens <= self.config.pad_token_id:
+        try:
+            rows = 0 if isinstance(new_num_tokens, bool) else operator.index(new_num_tokens)
+        except TypeError:
+            rows = 0
+        table, head, std = self.get_input_embeddings(), self.base_model.vocabulary_head, self.config.initializer_range
+        if not (table.padding_idx or 0) < rows <= MOST_TOKENS:
             raise InputError(
-                f"new_num_tokens must be above pad_token_id {self.config.pad_token_id}, got {new_num_tokens}"
+                f"new_num_tokens must be a whole number from {(table.padding_idx or 0) + 1} (above pad_token_id) to "
+                f"{MOST_TOKENS}, got {new_num_tokens!r}; pass the new size of the vocabulary"
             )
-        table = self.get_input_embeddings()
-        std = self.config.initializer_range
-        table.weight.data = _resized(table.weight.data, new_num_tokens, std)
-        table.num_embeddings = new_num_tokens
-        for head in self.base_model.vocabulary_heads:
-            if head.decoder.weight is not table.weight:
-                head.decoder.weight.data = _resized(head.decoder.weight.data, new_num_tokens, std)
-            head.decoder.bias.data = _resized(head.decoder.bias.data, new_num_tokens, 0.0)
-            if head.bias is not head.decoder.bias:
-                head.bias.data = _resized(head.bias.data, new_num_tokens, 0.0)
-            head.decoder.out_features = new_num_tokens
-        for module in (self, *self.base_model.vocabulary_heads):
-            module.zero_grad()  # a gradient of the old shape would stop the next step
-        self.config.vocab_size = new_num_tokens
+        if head is not None and head.decoder.out_features != table.num_embeddings:
+            raise InputError(
+                f"the masked LM decoder must have a row for each of the {table.num_embeddings} word embeddings, got "
+                f"{head.decoder.out_features}; resize before replacing parts of the model"
+            )
+        # New rows are drawn with a standard deviation; those of a bias are 0. A tied decoder is the table itself.
+        spreads: dict[Tensor, float] = {table.weight: std}
+        if head is not None:
+            spreads = {table.weight: std, head.decoder.weight: std, head.decoder.bias: 0.0, head.bias: 0.0}
+            head.decoder.out_features = rows
+        for parameter, spread in spreads.items():
+            parameter.data = _resized(parameter.data, rows, spread)
+            parameter.grad = None  # of the old shape, it would stop the next step
+        table.num_embeddings = self.config.vocab_size = rows
         return table
 
 
@@ -289,9 +297,11 @@ def check_config(config: object) -> BertConfig:
     """Return ``config``, or refuse a name or the config of another library in its place.
 
     Raises:
-        ConfigError: another type, named.
+        ConfigError: another type, or a field that has been given a value no model can be built from.
     """
-    if not isinstance(config, BertConfig):
+    if isinstance(config, BertConfig):
+        config.validate()  # fields may have been assigned since it was made
+    else:
         raise ConfigError(
             f"config must be a plainbert.BertConfig, got {type(config).__name__}; "
             "to load weights use from_pretrained, to copy a config BertConfig.from_dict(config.to_dict())"
@@ -313,11 +323,7 @@ def warn_of_odd_table(name: str, table: Tensor) -> None:
     if name.endswith("position_ids"):
         usual = torch.arange(table.numel(), device=table.device).to(table.dtype)
     if not torch.equal(table, usual):
-        warnings.warn(
-            f"{name} in the checkpoint is not the usual table; it is ignored, pass such ids to forward instead",
-            PlainBertWarning,
-            stacklevel=3,
-        )
+        warn(f"{name} in the checkpoint is not the usual table; it is ignored, pass such ids to forward instead")
 
 
 def _resized(old: Tensor, rows: int, std: float) -> Tensor:
