@@ -5,8 +5,9 @@ Read in the order of the code, which is the order in which a tensor travels::
     input_ids -> BertEmbeddings -> BertEncoder: L x BertLayer(BertAttention -> feed-forward) -> last_hidden_state
                                                                   BertPooler(last_hidden_state) -> pooler_output
 
-Shape letters, here and in every module: B texts, S tokens in a row, E hidden size, H heads, D = E / H head width,
-F feed-forward width, V vocabulary, L layers. Class, module and parameter names are those of released checkpoints.
+Shape letters, here and in every module: B rows in a batch (a row is one text, or one pair of texts), S tokens in a row,
+E hidden size, H attention heads, D = E / H head width, F feed-forward width, V vocabulary, L layers, C classes. Class,
+module and parameter names are those of released checkpoints.
 
 Beside this file: ``inputs.py`` checks what ``forward`` accepts and brings every mask to one form, ``heads.py`` puts
 tasks on top, ``pretrained.py`` has what every model offers besides ``forward`` (loading, saving, resizing).
@@ -41,13 +42,14 @@ class BertEmbeddings(nn.Module):
     ``LayerNorm(word[input_ids] + token_type[token_type_ids] + position[position_ids])``, then dropout. Attention has
     no sense of order, so the position must be in the vector. The token type tells the first text (0) of a pair from
     the second (1); it was learned by next-sentence prediction, and every model that scores pairs depends on it.
+    ``LayerNorm(x) = (x - mean) / sqrt(variance + eps) * weight + bias``, over the E numbers of each token.
 
     Source: Devlin et al. 2018, section 3 and figure 2.
     """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        # padding_idx only keeps gradients away from the row of [PAD]; it does not hide [PAD] from attention.
+        # padding_idx: [PAD] starts at zero and gets no gradient. It does not hide [PAD] from attention; the mask does.
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
@@ -64,7 +66,7 @@ class BertEmbeddings(nn.Module):
     ) -> Tensor:
         """Return (B, S, E) from ``input_ids`` (B, S), or from word vectors ``inputs_embeds`` (B, S, E) in their place.
 
-        ``token_type_ids`` (B, S) defaults to zeros, ``position_ids`` (B, S) or (1, S) to 0 ... S-1.
+        ``token_type_ids`` defaults to zeros, ``position_ids`` to 0 ... S-1; both (B, S), or (1, S) for all rows.
         """
         words = self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds  # (B, S, E)
         if position_ids is None:
@@ -80,18 +82,19 @@ class BertEmbeddings(nn.Module):
 class BertSelfAttention(nn.Module):
     """Let every token gather information from the tokens it finds relevant.
 
-    For each head: ``softmax(Q K^T / sqrt(D) + mask) V``. A token's query is compared with the key of every token in
-    its row; the softmax makes the scores weights that sum to 1; the result is that average of the values.
+    For each head: ``softmax(Q K^T / sqrt(D) + mask) V``, where Q, K and V hold a query, a key and a value (D) for each
+    token. A token's query is compared with the keys of all tokens in its row; the softmax makes these scores
+    probabilities, the attention map, which sum to 1; the result is that average of the values.
 
     *Why heads.* One softmax has one opinion on what is relevant. Splitting E into H heads of width D gives H
     independent opinions for the same number of multiplications, and training makes them different.
 
     *Why [PAD] must be masked.* Rows of a batch are filled with [PAD] to the same length. [PAD] has an embedding like
     any token, so it has keys and values, and would take part in every average: a text would mean something else in a
-    longer batch. The mask puts the lowest number in place of the scores of [PAD], whose exponential is exactly 0, so
-    its weight is 0 in every row. [PAD]'s own query still produces a vector; nobody looks at it.
+    longer batch. The mask gives the scores of [PAD] the lowest number there is, beside any real score its exponential
+    is exactly 0, and so is its probability. [PAD]'s own query still produces a vector; nobody looks at it.
 
-    A query that may look at nothing (a row that is all padding) gets the zero vector.
+    A query without any key to look at (in a row that is all padding) gets the zero vector.
 
     Source: Vaswani et al. 2017, sections 3.2.1 and 3.2.2.
     """
@@ -101,7 +104,7 @@ class BertSelfAttention(nn.Module):
         self.config = config
         self.num_attention_heads = config.num_attention_heads
         self.attention_head_size = config.hidden_size // config.num_attention_heads
-        self.scale = self.attention_head_size**-0.5  # keeps the variance of Q K^T at 1, so that softmax keeps a slope
+        self.scale = self.attention_head_size**-0.5  # Q K^T grows with D; unscaled, one key would take it all
         self.query = nn.Linear(config.hidden_size, config.hidden_size)
         self.key = nn.Linear(config.hidden_size, config.hidden_size)
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
@@ -159,10 +162,10 @@ class BertSelfAttention(nn.Module):
             maps = maps if head_mask is None else maps * head_mask
             context = torch.matmul(maps, value)  # (B, H, S, D)
         else:
-            # The same formula in one kernel that never stores the (S, S) scores.
+            # The same formula in one kernel, which stores no (S, S) scores. (Maps asked for are computed beside it.)
             dropout = self.dropout.p if self.training else 0.0
             context = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout, scale=self.scale)
-            if head_mask is not None:  # (m P) V = m (P V)
+            if head_mask is not None:  # a factor of the probabilities is a factor of the average
                 context = context * head_mask
                 maps = maps if maps is None else maps * head_mask
         context = context.transpose(1, 2).reshape(B, S, E)  # heads side by side again: (B, H, S, D) -> (B, S, E)
@@ -191,7 +194,7 @@ class BertAttention(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.self = BertSelfAttention(config)
+        self.self = BertSelfAttention(config)  # "self" is its name in checkpoints
         self.output = BertSelfOutput(config)
 
     def forward(
@@ -258,7 +261,8 @@ class BertLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """(B, S, E) -> (B, S, E) and the maps (B, H, S, S) or None."""
         attended, maps = self.attention(hidden_states, attention_mask, head_mask, output_attentions)
-        return self.output(self.intermediate(attended), attended), maps
+        wide = self.intermediate(attended)  # (B, S, F)
+        return self.output(wide, attended), maps  # (B, S, E)
 
 
 class BertEncoder(nn.Module):
@@ -288,12 +292,12 @@ class BertEncoder(nn.Module):
         """
         states, maps = [hidden_states], []
         for index, layer in enumerate(self.layer):
-            heads = None if head_mask is None else head_mask[index]
+            factors = None if head_mask is None else head_mask[index]  # (H, 1, 1)
             if self.gradient_checkpointing and self.training:  # forget what is inside a layer, redo it in backward
-                arguments = (hidden_states, attention_mask, heads, output_attentions)
+                arguments = (hidden_states, attention_mask, factors, output_attentions)
                 hidden_states, layer_maps = checkpoint(layer, *arguments, use_reentrant=False)
             else:
-                hidden_states, layer_maps = layer(hidden_states, attention_mask, heads, output_attentions)
+                hidden_states, layer_maps = layer(hidden_states, attention_mask, factors, output_attentions)
             states.append(hidden_states)
             maps.append(layer_maps)
         return BaseModelOutput(
@@ -304,10 +308,10 @@ class BertEncoder(nn.Module):
 
 
 class BertPooler(nn.Module):
-    """One vector for the whole text: ``tanh(W h + b)`` of the first token, [CLS].
+    """One vector for the whole row: ``tanh(W h + b)`` of the first token, [CLS].
 
-    Pretraining made [CLS] answer "do these two texts follow each other?", so it has seen the whole row. As a sentence
-    vector out of the box it is poor; classifiers fine-tune it, and embedding models use ``pooling.py`` instead.
+    Pretraining asked [CLS] whether the second text follows the first, which taught it to gather from the whole row. As
+    a sentence vector out of the box it is poor; classifiers fine-tune it, embedding models use ``pooling.py`` instead.
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -317,14 +321,15 @@ class BertPooler(nn.Module):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """(B, S, E) -> (B, E)."""
-        return self.activation(self.dense(hidden_states[:, 0]))
+        first = hidden_states[:, 0]  # (B, E)
+        return self.activation(self.dense(first))
 
 
 class BertModel(BertPreTrainedModel):
     """BERT without a task: embeddings, encoder, pooler.
 
     Args:
-        config: the shape.
+        config: sizes and rates; see ``BertConfig``.
         add_pooling_layer: whether to have a pooler; without one ``pooler_output`` is None.
 
     Example:
@@ -363,7 +368,7 @@ class BertModel(BertPreTrainedModel):
             input_ids: (B, S) integers, each from 0 to V-1.
             attention_mask: what each token may look at; see ``inputs.prepare_mask`` for the forms. Most often (B, S),
                 1 for a token and 0 for [PAD]. None: everything, [PAD] included.
-            token_type_ids: (B, S), 0 for the first text of a pair and 1 for the second; zeros when None.
+            token_type_ids: (B, S) or (1, S), 0 for the first text of a pair and 1 for the second; zeros when None.
             position_ids: (B, S) or (1, S); 0 ... S-1 when None. Rows padded on the left need their own.
             inputs_embeds: (B, S, E) word vectors in place of ``input_ids``.
             head_mask: (H,) or (L, H), multiplies the attention probabilities of each head.
@@ -385,8 +390,8 @@ class BertModel(BertPreTrainedModel):
         hidden = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)  # (B, S, E)
         encoded = self.encoder(
             hidden,
-            prepare_mask(self.config, attention_mask, hidden),
-            check_head_mask(self.config, head_mask, hidden),
+            prepare_mask(self.config, attention_mask, hidden),  # None, or bool or float that broadcasts to (B, H, S, S)
+            check_head_mask(self.config, head_mask, hidden),  # (L, H, 1, 1) or None
             self.config.output_hidden_states if output_hidden_states is None else output_hidden_states,
             self.config.output_attentions if output_attentions is None else output_attentions,
         )

@@ -71,7 +71,7 @@ class _BertWithHead(BertPreTrainedModel):
         if head is not None:
             object.__setattr__(self.bert, "vocabulary_head", head)  # a reference, not a submodule of the encoder
 
-    def encode(
+    def run_encoder(
         self,
         input_ids: Tensor | None,
         attention_mask: Tensor | None,
@@ -118,9 +118,9 @@ class BertForPreTraining(_BertWithHead):
         Args:
             labels: (B, S) the words that were masked, -100 elsewhere.
             next_sentence_label: (B,), 0 where the second text follows the first, 1 where it is a random one.
-            **options: the first five and these as in ``BertModel.forward``.
+            **options: the inputs before the labels and these options, as in ``BertModel.forward``.
         """
-        encoded = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
+        encoded = self.run_encoder(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
         words, order = self.cls(encoded.last_hidden_state, encoded.pooler_output)  # (B, S, V), (B, 2)
         losses = []
         if labels is not None:
@@ -151,7 +151,7 @@ class BertForMaskedLM(_BertWithHead):
         **options: Unpack[ForwardOptions],
     ) -> MaskedLMOutput:
         """Score every word at every position; ``labels`` (B, S) are the true words, -100 where there is no guess."""
-        encoded = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
+        encoded = self.run_encoder(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
         logits = self.cls(encoded.last_hidden_state)  # (B, S, V)
         loss = None if labels is None else cross_entropy(logits, labels)
         return MaskedLMOutput(loss, logits, encoded.hidden_states, encoded.attentions)
@@ -178,7 +178,7 @@ class BertForNextSentencePrediction(_BertWithHead):
         **options: Unpack[ForwardOptions],
     ) -> NextSentencePredictorOutput:
         """Score a pair; ``labels`` (B,): 0 where the second text follows the first, 1 where it is a random one."""
-        encoded = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
+        encoded = self.run_encoder(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
         logits = self.cls(encoded.pooler_output)  # (B, 2)
         loss = None if labels is None else cross_entropy(logits, labels)
         return NextSentencePredictorOutput(loss, logits, encoded.hidden_states, encoded.attentions)
@@ -211,9 +211,9 @@ class BertForSequenceClassification(_BertWithHead):
             labels: (B,) class numbers; or (B, C) with 0 or 1 for each class (multi label); or (B,), (B, 1) or (B, C)
                 numbers (regression). ``config.problem_type`` says which; where it is None the labels of each call do:
                 regression with one class, class numbers where they are integers, multi label otherwise.
-            **options: the first five and these as in ``BertModel.forward``.
+            **options: the inputs before the labels and these options, as in ``BertModel.forward``.
         """
-        encoded = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
+        encoded = self.run_encoder(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
         logits = self.classifier(self.dropout(encoded.pooler_output))  # (B, C)
         loss = None if labels is None else classification_loss(self.config, logits, labels)
         return SequenceClassifierOutput(loss, logits, encoded.hidden_states, encoded.attentions)
@@ -258,7 +258,7 @@ class BertForMultipleChoice(_BertWithHead):
                 raise InputError(f"{name} must have the shape (texts, choices, tokens ...), got {tuple(value.shape)}")
             return None if value is None else value.flatten(0, 1)
 
-        encoded = self.encode(
+        encoded = self.run_encoder(
             flat("input_ids", input_ids),
             flat("attention_mask", attention_mask),
             flat("token_type_ids", token_type_ids),
@@ -292,7 +292,7 @@ class BertForTokenClassification(_BertWithHead):
         **options: Unpack[ForwardOptions],
     ) -> TokenClassifierOutput:
         """Score the classes of each token; ``labels`` (B, S) are class numbers, -100 where there is none."""
-        encoded = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
+        encoded = self.run_encoder(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
         logits = self.classifier(self.dropout(encoded.last_hidden_state))  # (B, S, C)
         loss = None if labels is None else cross_entropy(logits, labels)
         return TokenClassifierOutput(loss, logits, encoded.hidden_states, encoded.attentions)
@@ -325,12 +325,12 @@ class BertForQuestionAnswering(_BertWithHead):
             start_positions: (B,) or (B, 1), number of the first token of the answer. A position below 0 or past the
                 row says that the answer is not in this window: it is ignored, where transformers takes -1 for [CLS].
             end_positions: likewise, of the last token.
-            **options: the first five and these as in ``BertModel.forward``.
+            **options: the inputs before the labels and these options, as in ``BertModel.forward``.
 
         Returns:
             The logits (B, S), and as ``loss`` the mean of the two cross entropies when both positions were given.
         """
-        encoded = self.encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
+        encoded = self.run_encoder(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, options)
         start_logits, end_logits = self.qa_outputs(encoded.last_hidden_state).unbind(-1)  # (B, S), (B, S)
         start_logits, end_logits = start_logits.contiguous(), end_logits.contiguous()
         loss = None
