@@ -28,6 +28,7 @@ TRAINING = ("tests/parity/test_training.py",)
 HEAD_MASKS = ("tests/properties/test_model.py::test_a_head_at_zero_is_a_head_that_gives_nothing",)
 LOW_SCORES = ("tests/parity/test_masks.py::test_a_key_stays_hidden_however_low_the_scores_of_the_others_are",)
 KEYLESS = ("tests/parity/test_keyless.py::test_a_query_without_a_key_gets_zero_and_disturbs_nobody",)
+AUTOCAST = ("tests/parity/test_autocast.py::test_loss_logits_and_gradients_are_equal_under_autocast",)
 LOW_NUMBERS = ("tests/parity/test_keyless.py::test_a_low_number_stays_a_number_in_a_narrower_dtype",)
 ANSWERS = (
     "tests/parity/test_decided.py::test_a_position_before_the_row_is_no_answer_where_transformers_trains_on_cls",
@@ -39,6 +40,7 @@ NOTHING = (
 
 BERT, HEADS, INPUTS = "models/bert.py", "models/heads.py", "models/inputs.py"
 LOSSES, ACTIVATIONS, PRETRAINED = "models/losses.py", "models/activations.py", "models/pretrained.py"
+PRETRAINING = "models/pretraining.py"
 FAMILY, LOADING, PLAN = "families/bert.py", "loading.py", "loading_plan.py"
 
 NORM = "self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)"
@@ -141,11 +143,13 @@ MUTANTS = (
     Mutant("no mask", BERT, "prepare_mask(self.config, attention_mask, hidden),", "None,"),
     Mutant("no mask, sdpa", BERT, "query, key, value, attention_mask, dropout,", "query, key, value, None, dropout,"),
     Mutant("mask inverted", INPUTS, "return look[:, None, None, :]", "return ~look[:, None, None, :]"),
-    Mutant("mask inverted, eager", BERT, "hidden_keys = ~attention_mask", "hidden_keys = attention_mask"),
+    Mutant("mask inverted, eager", BERT, "masked_keys = ~attention_mask", "masked_keys = attention_mask"),
     Mutant("mask over queries", INPUTS, "return look[:, None, None, :].expand", "return look[:, None, :, None].expand"),
-    Mutant("-10000 hides, eager", BERT, "lowest = torch.finfo(scores.dtype).min", "lowest = -10000.0",
+    Mutant("-10000 hides, eager", BERT, "scores.to(dtype), torch.finfo(dtype).min", "scores.to(dtype), -10000.0",
            LOW_SCORES),
-    Mutant("uniform where there is no key, eager", BERT, ".masked_fill(hidden_keys, 0.0)", "", KEYLESS),
+    Mutant("masked softmax in the dtype of autocast", BERT, "scores.to(dtype), torch.finfo(dtype).min",
+           "scores, torch.finfo(scores.dtype).min", AUTOCAST),
+    Mutant("uniform where there is no key, eager", BERT, ".masked_fill(masked_keys, 0.0)", "", KEYLESS),
     Mutant("half precision makes -inf of low numbers", INPUTS,
            "if mask.is_floating_point() and mask.dtype != hidden.dtype:",
            "mask = mask if mask.dtype == torch.bool else mask.to(hidden.dtype)\n    if False:", LOW_NUMBERS),
@@ -168,10 +172,9 @@ MUTANTS = (
            AFTER_ATTENTION.replace("(hidden_states)) + input_tensor)", "(hidden_states) + input_tensor))"), TRAINING),
     Mutant("no dropout after the feed-forward", BERT, AFTER_WIDE,
            AFTER_WIDE.replace("self.dropout(self.dense(hidden_states))", "self.dense(hidden_states)"), TRAINING),
-    Mutant("residual of the layer's input", BERT, "self.output(self.intermediate(attended), attended)",
-           "self.output(self.intermediate(attended), hidden_states)"),
-    Mutant("feed-forward reads the layer's input", BERT, "self.output(self.intermediate(attended), attended)",
-           "self.output(self.intermediate(hidden_states), attended)"),
+    Mutant("residual of the layer's input", BERT, "self.output(wide, attended)", "self.output(wide, hidden_states)"),
+    Mutant("feed-forward reads the layer's input", BERT, "self.intermediate(attended)",
+           "self.intermediate(hidden_states)"),
     Mutant("last layer not run", BERT, "enumerate(self.layer):", "enumerate(self.layer[:-1]):"),
     Mutant("embeddings not among the states", BERT, "states, maps = [hidden_states], []", "states, maps = [], []"),
     Mutant("other dropout when a layer is computed again", BERT, "*arguments, use_reentrant=False)",
@@ -180,13 +183,13 @@ MUTANTS = (
     Mutant("pooler reads the mean", BERT, "hidden_states[:, 0]", "hidden_states.mean(1)"),
     Mutant("pooler without tanh", BERT, "self.activation = nn.Tanh()", "self.activation = nn.Identity()"),
     # heads and losses
-    Mutant("decoder not tied", HEADS, "if self.config.tie_word_embeddings:", "if False:"),
-    Mutant("decoder without bias", HEADS, "return self.decoder(self.transform(hidden_states))",
+    Mutant("decoder not tied", HEADS, "if decoder is not None and self.config.tie_word_embeddings:", "if False:"),
+    Mutant("decoder without bias", PRETRAINING, "return self.decoder(self.transform(hidden_states))",
            "return self.transform(hidden_states) @ self.decoder.weight.T"),
-    Mutant("no activation before the decoder", HEADS,
+    Mutant("no activation before the decoder", PRETRAINING,
            "self.LayerNorm(self.transform_act_fn(self.dense(hidden_states)))",
            "self.LayerNorm(self.dense(hidden_states))"),
-    Mutant("other eps before the decoder", HEADS, NORM, WRONG_NORM),
+    Mutant("other eps before the decoder", PRETRAINING, NORM, WRONG_NORM),
     Mutant("start and end swapped", HEADS, "start_logits, end_logits = self.qa_outputs(",
            "end_logits, start_logits = self.qa_outputs("),
     Mutant("choices laid the other way", HEADS, ".view(-1, choices)", ".view(choices, -1).T"),

@@ -126,7 +126,6 @@ REFUSED = [
     ("pruned_heads", [1]),
     ("quantization_config", {"load_in_8bit": True}),
     ("embedding_size", 128),
-    ("return_dict", False),
 ]
 
 

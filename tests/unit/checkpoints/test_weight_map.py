@@ -40,7 +40,8 @@ def test_names_are_mapped_in_their_order_and_the_rest_is_given_back() -> None:
 
 
 def test_two_names_for_one_parameter_are_refused() -> None:
-    with pytest.raises(CheckpointError, match=r"holds new\.a\.w twice, as 'a\.w' and as 'old\.a\.w'; keep one"):
+    sentence = r"must hold new\.a\.w once, got it twice, as 'a\.w' and as 'old\.a\.w'; keep one"
+    with pytest.raises(CheckpointError, match=sentence):
         TABLE.map_names(["a.w", "b.x", "old.a.w"])
 
 

@@ -103,7 +103,7 @@ def test_pretraining_sums_the_losses_that_were_asked_for(config: BertConfig, ids
         ({"labels": torch.full((3, 8), 99)}, "labels must be -100 or from 0 to 98, got 99"),
         (
             {"labels": torch.zeros(3, 7, dtype=torch.long)},
-            r"labels must hold one label for each of 24 rows, got \(3, 7\)",
+            r"labels must have the shape \(3, 8\), got \(3, 7\)",
         ),
         ({"next_sentence_label": torch.tensor([0, 1, 2])}, "next_sentence_label must be -100 or from 0 to 1, got 2"),
         ({"next_sentence_label": torch.zeros(3)}, "next_sentence_label must be integers"),
@@ -263,7 +263,7 @@ def test_a_copy_of_a_model_is_its_own_with_its_own_ties(config: BertConfig, ids:
     before = model(ids).logits
     other = copy.deepcopy(model)
     assert other.cls.predictions.decoder.weight is other.bert.embeddings.word_embeddings.weight
-    assert other.bert.vocabulary_heads == [other.cls.predictions]
+    assert other.bert.vocabulary_head is other.cls.predictions
     with torch.no_grad():
         other.bert.embeddings.word_embeddings.weight.zero_()
     assert torch.equal(model(ids).logits, before)

@@ -23,7 +23,7 @@ def test_the_loss_is_the_mean_over_what_is_not_ignored(logits: Tensor) -> None:
     labels = torch.tensor([1, -100, 4, 0, -100, 2])
     assert torch.equal(cross_entropy(logits, labels), F.cross_entropy(logits, labels))
     assert torch.equal(cross_entropy(logits, labels.int()), cross_entropy(logits, labels))
-    assert torch.equal(cross_entropy(logits, labels.view(2, 3)), cross_entropy(logits, labels))
+    assert torch.equal(cross_entropy(logits.view(2, 3, 5), labels.view(2, 3)), cross_entropy(logits, labels))
 
 
 def test_with_nothing_to_predict_the_loss_is_zero_and_so_is_its_gradient(logits: Tensor) -> None:
@@ -45,7 +45,7 @@ def test_a_label_outside_the_classes_is_refused(logits: Tensor, wrong: int) -> N
 
 @pytest.mark.parametrize("shape", [(5,), (7,), (6, 2), (), (0,)])
 def test_another_number_of_labels_is_refused(logits: Tensor, shape: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match=f"labels must hold one label for each of 6 rows, got {re.escape(str(shape))}"):
+    with pytest.raises(InputError, match=rf"labels must have the shape \(6,\), got {re.escape(str(shape))}"):
         cross_entropy(logits, torch.zeros(shape, dtype=torch.long))
 
 

@@ -244,16 +244,18 @@ def test_heads_without_a_vocabulary_are_resized_too(config: BertConfig, ids: Ten
     assert model(ids + 8).logits.shape == (3, 2)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, True, 3.0, "107", None])
+@pytest.mark.parametrize("wrong", [0, -1, True, 3.0, "107", None, 2**25 + 1, 10**18])
 def test_a_size_that_is_no_positive_number_is_refused(config: BertConfig, wrong: Any) -> None:
-    with pytest.raises(InputError, match=f"new_num_tokens must be a positive whole number, got {wrong!r}"):
+    with pytest.raises(InputError, match=f"new_num_tokens must be a whole number from 1 .* to {2**25}, got {wrong!r};"):
         BertModel(config).resize_token_embeddings(wrong)
 
 
 def test_the_padding_id_cannot_be_cut_off(config: BertConfig) -> None:
     config.pad_token_id = 98
     model = BertModel(config)
-    with pytest.raises(InputError, match="new_num_tokens must be above pad_token_id 98, got 98"):
+    with pytest.raises(
+        InputError, match=r"new_num_tokens must be a whole number from 99 \(above pad_token_id\) .*, got 98"
+    ):
         model.resize_token_embeddings(98)
     assert model.get_input_embeddings().weight.shape == (99, 32)
 
