@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from plainbert.errors import KeywordError, TokenizerError
+from plainbert.errors import KeywordError, PlainBertWarning, TokenizerError
 from plainbert.text.truncation import STRATEGIES
 
+CALL_KEYWORDS = (
+    "text, text_pair, add_special_tokens, padding, truncation, max_length, stride, is_split_into_words, "
+    "pad_to_multiple_of, return_overflowing_tokens, return_tensors, split_special_tokens"
+)
 # Keywords of transformers that have another way here.
 _INSTEAD = {
     "return_offsets_mapping": "batch.offsets is always there",
@@ -15,8 +20,8 @@ _INSTEAD = {
     "return_token_type_ids": "take batch['token_type_ids'] or leave it",
     "return_attention_mask": "take batch['attention_mask'] or leave it",
     "return_length": "take len() of the ids",
-    "padding_side": "set it once, with from_pretrained(..., padding_side=...)",
-    "truncation_side": "set it once, with from_pretrained(..., truncation_side=...)",
+    "padding_side": "assign tokenizer.padding_side, or pass it to from_pretrained",
+    "truncation_side": "assign tokenizer.truncation_side, or pass it to from_pretrained",
     "truncation_strategy": "use truncation=",
     "pad_to_max_length": "use padding='max_length'",
     "text_target": "tokenize targets in a call of their own",
@@ -162,6 +167,61 @@ def whole_number(value: object, name: str, least: int) -> int:
     if number < least:
         raise TokenizerError(f"{name} must be a whole number of at least {least}, got {number}")
     return number
+
+
+def flag(value: object, name: str, default: bool | None = None) -> bool:
+    """Check a yes or no; neither a word nor a number is one, and None only where there is a default."""
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, bool):
+        raise TokenizerError(f"{name} must be True or False, got {value!r:.60}; pass one of the two")
+    return value
+
+
+def warn_of_unused(
+    padding: str | None,
+    truncation: str | None,
+    windows: bool,
+    max_length: int | None,
+    stride: int,
+    multiple: int | None,
+) -> None:
+    """Say in one warning which arguments of a call change nothing, given the others.
+
+    Args:
+        padding: From ``padding_mode``.
+        truncation: From ``truncation_strategy``.
+        windows: ``return_overflowing_tokens``.
+        max_length: As given.
+        stride: Checked.
+        multiple: From ``multiple_of``.
+    """
+    unused = []
+    if truncation is None and padding != "max_length" and max_length is not None:
+        unused.append(f"max_length={max_length} (without truncation or padding='max_length')")
+    if truncation is None and windows:
+        unused.append("return_overflowing_tokens=True (without truncation)")
+    if stride and truncation is None:
+        unused.append(f"stride={stride} (without truncation)")
+    elif stride and not windows:
+        unused.append(f"stride={stride} (without return_overflowing_tokens)")
+    if padding is None and multiple is not None:
+        unused.append(f"pad_to_multiple_of={multiple} (without padding)")
+    if unused:
+        verb = "has" if len(unused) == 1 else "have"
+        message = (
+            f"{', '.join(unused)} {verb} no effect in this call; leave out what is not used, or pass what it needs"
+        )
+        warnings.warn(message, PlainBertWarning, stacklevel=3)
+
+
+def check_divisible(max_length: int, multiple: int | None) -> None:
+    """Check that rows cut to ``max_length`` can be padded to ``multiple`` without growing beyond it."""
+    if multiple is not None and max_length % multiple:
+        raise TokenizerError(
+            f"max_length must be a multiple of pad_to_multiple_of={multiple} when both truncating and padding, got "
+            f"{max_length}; take a multiple, or leave out one of the two"
+        )
 
 
 def multiple_of(pad_to_multiple_of: int | None) -> int | None:

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from plainbert.errors import MissingFileError, PlainBertWarning, TokenizerError
 from plainbert.text.special import MAX_ADDED_TOKENS, SpecialTokens, add_declared_tokens, find_special_tokens
-from plainbert.text.vocab import looks_cased
+from plainbert.text.vocab import looks_cased, read_vocab
 
 # The largest published tokenizer.json of this family is XLM-R's, 17 MB.
 MAX_TOKENIZER_BYTES = 64 * 1024 * 1024
@@ -117,6 +117,15 @@ def build(
     normalizer = _bert_normalizer(tokenizer)
     switches = {} if normalizer is None else {key: getattr(normalizer, _SWITCHES[key][0]) for key in _SWITCHES}
     return Backend(tokenizer, special, switches)
+
+
+def read_source(tokenizer_json: Path | None, vocab_txt: Path | None) -> bytes | dict[str, int]:
+    """Read what ``build`` starts from: a tokenizer.json if there is one, else a vocab.txt."""
+    if tokenizer_json is not None:
+        return read_tokenizer_json(Path(tokenizer_json))
+    if vocab_txt is not None:
+        return read_vocab(Path(vocab_txt))
+    raise TokenizerError("a tokenizer must have tokenizer.json or vocab.txt, got neither; add one")
 
 
 def read_tokenizer_json(path: Path) -> bytes:

@@ -1,16 +1,14 @@
-"""A tokenizer to its folder: what transformers and we load back with equal ids."""
+"""A tokenizer to the files that transformers and we load back with equal ids; ``loading.py`` writes them."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from tokenizers import models
 
-from plainbert.errors import TokenizerError
 from plainbert.text.backend import Backend, class_name, is_standard, library_errors
 from plainbert.text.settings import INPUT_NAMES, Settings
 from plainbert.text.vocab import format_vocab
@@ -30,32 +28,28 @@ _NOT_SAVED = (
 )
 
 
-def save_tokenizer(folder: Path, backend: Backend, config: Mapping[str, Any], settings: Settings) -> None:
-    """Write tokenizer.json, tokenizer_config.json, special_tokens_map.json, and vocab.txt for a WordPiece tokenizer.
+def tokenizer_files(backend: Backend, config: Mapping[str, Any], settings: Settings) -> dict[str, bytes]:
+    """Return tokenizer.json, tokenizer_config.json, special_tokens_map.json, and vocab.txt for a WordPiece tokenizer.
 
     Args:
-        folder: Made if need be.
         backend: The tokenizer.
         config: The tokenizer_config.json that it was loaded with; keys that are not ours are kept.
-        settings: What was read from it.
+        settings: What was read from it, and assigned since.
 
-    Raises:
-        TokenizerError: ``folder`` cannot be a folder.
+    Returns:
+        Name of the file to its content.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TokenizerError(f"folder must be a folder to save into, got {folder} ({error.strerror})") from error
     with library_errors("saving tokenizer.json"):
-        (folder / "tokenizer.json").write_text(backend.tokenizer.to_str(pretty=True), encoding="utf-8")
-    _write_json(folder / "tokenizer_config.json", _config(backend, config, settings))
-    _write_json(folder / "special_tokens_map.json", _special_tokens_map(backend))
+        files = {"tokenizer.json": backend.tokenizer.to_str(pretty=True).encode()}
+    files["tokenizer_config.json"] = _json(_config(backend, config, settings))
+    files["special_tokens_map.json"] = _json(_special_tokens_map(backend))
     if isinstance(backend.tokenizer.model, models.WordPiece):
         vocab = format_vocab(backend.tokenizer.get_vocab(with_added_tokens=False))
         if vocab is None:
             log.warning("vocab.txt is not written: a line cannot hold every token; tokenizer.json has them all")
         else:
-            (folder / "vocab.txt").write_bytes(vocab.encode())
+            files["vocab.txt"] = vocab.encode()
+    return files
 
 
 def _special_tokens_map(backend: Backend) -> dict[str, Any]:
@@ -86,5 +80,5 @@ def _config(backend: Backend, config: Mapping[str, Any], settings: Settings) -> 
     return saved
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+def _json(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()

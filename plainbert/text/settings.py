@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from plainbert.errors import TokenizerError
-from plainbert.text.arguments import refuse_keywords, whole_number
+from plainbert.text.arguments import flag, refuse_keywords, whole_number
 from plainbert.text.backend import class_name
 from plainbert.text.layout import ENTRIES
 from plainbert.text.special import ROLES
@@ -25,6 +25,8 @@ _WITHOUT_TYPES = (
     "RobertaTokenizer",
     "XLMRobertaTokenizer",
 )
+# What may be assigned to a tokenizer later on: it is asked at each call and is no part of the vocabulary.
+ASSIGNABLE = ("model_max_length", "padding_side", "truncation_side")
 # Keys that a caller may give instead of a file.
 SETTING_KEYS = frozenset(
     (
@@ -64,6 +66,13 @@ class Settings:
     input_names: tuple[str, ...]
     clean_up: bool
 
+    def assigned(self, name: str, value: object) -> Settings:
+        """Return these settings with ``name``, one of ``ASSIGNABLE``, replaced; a TokenizerError for no such value."""
+        if name == "model_max_length":
+            return replace(self, model_max_length=_length(value))
+        side = _side(value, name)
+        return replace(self, padding_side=side) if name == "padding_side" else replace(self, truncation_side=side)
+
     def limit(self, max_length: int | None, what: str) -> int:
         """Return the ``max_length`` that a call means.
 
@@ -83,6 +92,15 @@ class Settings:
         return self.model_max_length
 
 
+def refuse_assignment(name: str, value: object) -> None:
+    """Raise a TokenizerError for an attribute that is settled once a tokenizer is made."""
+    if name not in ASSIGNABLE:
+        raise TokenizerError(
+            f"{name} must stay as it was made (only {', '.join(ASSIGNABLE)} can be assigned), got {value!r:.60}; "
+            f"pass {name}= to from_pretrained"
+        )
+
+
 def refuse_settings(given: Mapping[str, Any], where: str) -> None:
     """Raise a KeywordError for a key of ``given`` that is no setting."""
     unknown = {key: given[key] for key in given if key not in SETTING_KEYS}
@@ -92,41 +110,31 @@ def refuse_settings(given: Mapping[str, Any], where: str) -> None:
 def read_settings(config: Mapping[str, Any]) -> Settings:
     """Read the settings; a key that is missing or null has the default of transformers."""
     return Settings(
-        model_max_length=_length(config),
-        padding_side=_side(config, "padding_side"),
-        truncation_side=_side(config, "truncation_side"),
-        split_special_tokens=_flag(config, "split_special_tokens"),
+        model_max_length=_length(config.get("model_max_length", config.get("max_len"))),
+        padding_side=_side(config.get("padding_side"), "padding_side", "right"),
+        truncation_side=_side(config.get("truncation_side"), "truncation_side", "right"),
+        split_special_tokens=flag(config.get("split_special_tokens"), "split_special_tokens", False),
         input_names=_input_names(config),
-        clean_up=_flag(config, "clean_up_tokenization_spaces"),
+        clean_up=flag(config.get("clean_up_tokenization_spaces"), "clean_up_tokenization_spaces", False),
     )
 
 
-def _length(config: Mapping[str, Any]) -> int:
-    value = config.get("model_max_length", config.get("max_len"))
+def _length(value: Any) -> int:
     if value is None:
         return UNKNOWN_LENGTH
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and value > _LARGEST_LENGTH:
+    # Files hold 1e30 and 512.0 too.
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    if number == float("inf") or (isinstance(number, int) and number > _LARGEST_LENGTH):
         return UNKNOWN_LENGTH
-    if not is_number or value < 1 or value != int(value):
-        raise TokenizerError(f"model_max_length must be a whole number of at least 1, got {value!r}")
-    return int(value)
+    return whole_number(number, "model_max_length", 1)
 
 
-def _side(config: Mapping[str, Any], key: str) -> str:
-    value = config.get(key)
-    if value is None:
-        return "right"
-    if value not in ("right", "left"):
-        raise TokenizerError(f"{key} must be 'right' or 'left', got {value!r}")
-    return str(value)
-
-
-def _flag(config: Mapping[str, Any], key: str) -> bool:
-    value = config.get(key)
-    if value is not None and not isinstance(value, bool):
-        raise TokenizerError(f"{key} must be true or false, got {value!r}")
-    return bool(value)
+def _side(value: object, name: str, default: str | None = None) -> str:
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, str) or value not in ("right", "left"):
+        raise TokenizerError(f"{name} must be 'right' or 'left', got {value!r}; pass one of the two")
+    return value
 
 
 def _input_names(config: Mapping[str, Any]) -> tuple[str, ...]:

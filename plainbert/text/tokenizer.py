@@ -1,7 +1,7 @@
 """``BertTokenizer``: text to ids and back, with the names, defaults and results of transformers.
 
 The work is done by the tokenizers library; ``backend.py`` beside this file reads the files, ``layout.py``,
-``truncation.py`` and ``padding.py`` make rows, ``encoding.py`` is the batch, ``saving.py`` writes a folder.
+``truncation.py`` and ``padding.py`` make rows, ``encoding.py`` is the batch, ``saving.py`` its files.
 
 Where transformers 5.24 differs: what cannot be done is an error here (a ``max_length`` below the special tokens, a
 ``stride`` that leaves no room, truncation or padding to an unknown length, a keyword that nothing takes), an empty
@@ -11,43 +11,45 @@ second text is a second text, and a special token that the vocabulary lacks is N
 from __future__ import annotations
 
 import os
-import warnings
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plainbert.errors import PlainBertWarning, TokenizerError
+from plainbert.errors import TokenizerError
 from plainbert.text.arguments import (
+    CALL_KEYWORDS,
+    check_divisible,
     collect_texts,
+    flag,
     multiple_of,
     padding_mode,
     refuse_keywords,
     truncation_strategy,
+    warn_of_unused,
     whole_number,
 )
-from plainbert.text.backend import Backend, build, read_tokenizer_json
-from plainbert.text.decoding import decode_ids, ids_to_tokens
+from plainbert.text.backend import Backend, build, read_source
+from plainbert.text.decoding import check_sequences, decode_ids, ids_to_tokens, tokens_to_ids
 from plainbert.text.encoding import BatchEncoding, as_tensors, check_tensor_kind
 from plainbert.text.layout import ENTRIES
 from plainbert.text.padding import PadToken, pad_batch, pad_rows, target_length
-from plainbert.text.saving import save_tokenizer
-from plainbert.text.settings import read_settings, refuse_settings
+from plainbert.text.saving import tokenizer_files
+from plainbert.text.settings import ASSIGNABLE, Settings, read_settings, refuse_assignment, refuse_settings
 from plainbert.text.shared import SharedTokenizer
 from plainbert.text.special import ROLES
 from plainbert.text.truncation import Truncation
-from plainbert.text.vocab import check_vocab, read_vocab
-
-_CALL_KEYWORDS = (
-    "text, text_pair, add_special_tokens, padding, truncation, max_length, stride, is_split_into_words, "
-    "pad_to_multiple_of, return_overflowing_tokens, return_tensors, split_special_tokens"
-)
+from plainbert.text.vocab import given_vocab
 
 
 class BertTokenizer:
-    """Tokenizer of one checkpoint; it never changes, so any number of threads may share it.
+    """Tokenizer of one checkpoint, which any number of threads may share.
 
     Besides the methods it has ``cls_token``, ``cls_token_id`` and so on for bos, eos, unk, sep, pad, cls and mask:
     None where the tokenizer has no such token.
+
+    The three attributes below, and no others, may be assigned. A call that has begun keeps what it found; copies,
+    pickles and saved folders have what was assigned.
 
     Attributes:
         model_max_length: Most tokens in a row that the model takes; ``int(1e30)`` where no file says it.
@@ -59,6 +61,11 @@ class BertTokenizer:
     model_max_length: int
     padding_side: str
     truncation_side: str
+    _backend: Backend
+    _config: dict[str, Any]
+    _settings: Settings
+    _shared: SharedTokenizer
+    _assigning = threading.Lock()  # of two assignments at once none may be lost
 
     def __init__(
         self,
@@ -82,12 +89,8 @@ class BertTokenizer:
             KeywordError: A setting that no tokenizer has.
         """
         refuse_settings(settings, "BertTokenizer")
-        given = vocab if vocab is not None else vocab_file
-        if given is None or (vocab is not None and vocab_file is not None):
-            raise TokenizerError(f"vocab must be given once, got vocab={vocab!r} and vocab_file={vocab_file!r}")
-        tokens = check_vocab(given) if isinstance(given, Mapping) else read_vocab(Path(given))
         config = {"do_lower_case": do_lower_case, **settings}
-        self._adopt(build(tokens, config, {}, {}), config)
+        self._adopt(build(given_vocab(vocab, vocab_file), config, {}, {}), config)
 
     @classmethod
     def from_pretrained(
@@ -124,7 +127,6 @@ class BertTokenizer:
         tokenizer_config: Mapping[str, Any],
         special_tokens_map: Mapping[str, Any],
         added_tokens: Mapping[str, Any],
-        model_max_length: int | None = None,
         overrides: Mapping[str, Any] | None = None,
     ) -> BertTokenizer:
         """Make the tokenizer from its files; a tokenizer.json is preferred to a vocab.txt.
@@ -135,7 +137,6 @@ class BertTokenizer:
             tokenizer_config: tokenizer_config.json, empty where there is none.
             special_tokens_map: special_tokens_map.json, likewise.
             added_tokens: added_tokens.json, token to id, likewise.
-            model_max_length: Replaces the one of tokenizer_config.json.
             overrides: Keys of tokenizer_config.json given by the caller, stronger than any file.
 
         Raises:
@@ -144,41 +145,41 @@ class BertTokenizer:
         given = dict(overrides or {})
         config = {**tokenizer_config, **given}
         named = {key: value for key, value in special_tokens_map.items() if key not in given}
-        if model_max_length is not None:
-            config["model_max_length"] = model_max_length
-        if tokenizer_json is not None:
-            source: bytes | dict[str, int] = read_tokenizer_json(Path(tokenizer_json))
-        elif vocab_txt is not None:
-            source = read_vocab(Path(vocab_txt))
-        else:
-            raise TokenizerError("a tokenizer must have tokenizer.json or vocab.txt, got neither; add one")
         tokenizer = cls.__new__(cls)
-        tokenizer._adopt(build(source, config, named, added_tokens), config)
+        tokenizer._adopt(build(read_source(tokenizer_json, vocab_txt), config, named, added_tokens), config)
         return tokenizer
 
-    def _adopt(self, backend: Backend, config: Mapping[str, Any]) -> None:
-        settings = read_settings(config)
-        self._backend = backend
-        self._config = dict(config)
-        self._settings = settings
-        self._tokenizer = backend.tokenizer
-        self._shared = SharedTokenizer(backend.tokenizer)
-        self.model_max_length = settings.model_max_length
-        self.padding_side = settings.padding_side
-        self.truncation_side = settings.truncation_side
+    def _adopt(self, backend: Backend, config: Mapping[str, Any], settings: Settings | None = None) -> None:
+        self.__dict__.update(
+            _backend=backend,
+            _config=dict(config),
+            _settings=settings or read_settings(config),
+            _tokenizer=backend.tokenizer,
+            _shared=SharedTokenizer(backend.tokenizer),
+        )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"backend": self._backend, "config": self._config}
+        return {"backend": self._backend, "config": self._config, "settings": self._settings}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._adopt(state["backend"], state["config"])
+        self._adopt(**state)
 
     def __getattr__(self, name: str) -> Any:
-        # cls_token, cls_token_id and their kin; "_backend" is missing only while this object is being made.
-        if name.removesuffix("_id") in ROLES and "_backend" in self.__dict__:
+        # Reached for what is no entry of __dict__; that is empty only while this object is being made.
+        if name in ASSIGNABLE and self.__dict__:
+            return getattr(self._settings, name)
+        if name.removesuffix("_id") in ROLES and self.__dict__:
             token = self._backend.special.named[name.removesuffix("_id")]
             return token if token is None or not name.endswith("_id") else self._tokenizer.token_to_id(token)
         raise AttributeError(f"BertTokenizer has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        refuse_assignment(name, value)
+        with self._assigning:
+            self.__dict__["_settings"] = self._settings.assigned(name, value)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *ASSIGNABLE, *ROLES, *(f"{role}_id" for role in ROLES)]
 
     def __call__(
         self,
@@ -226,42 +227,35 @@ class BertTokenizer:
             TokenizerError: A value cannot be used, or what is asked for cannot be done; with the numbers.
             KeywordError: An unknown keyword.
         """
-        refuse_keywords(unknown, _CALL_KEYWORDS, "tokenizer")
+        settings = self._settings  # once: another thread may assign others meanwhile
+        refuse_keywords(unknown, CALL_KEYWORDS, "tokenizer")
         if truncation is None and max_length is not None and padding is False:
             truncation = True
         mode, strategy, kind = padding_mode(padding), truncation_strategy(truncation), check_tensor_kind(return_tensors)
-        stride = whole_number(stride, "stride", 0)
-        multiple = multiple_of(pad_to_multiple_of)
-        texts = collect_texts(text, text_pair, is_split_into_words)
+        stride, multiple = whole_number(stride, "stride", 0), multiple_of(pad_to_multiple_of)
+        added, words = flag(add_special_tokens, "add_special_tokens"), flag(is_split_into_words, "is_split_into_words")
+        windows = flag(return_overflowing_tokens, "return_overflowing_tokens")
+        literal = flag(split_special_tokens, "split_special_tokens", settings.split_special_tokens)
+        texts = collect_texts(text, text_pair, words)
         cut = None
         if strategy is not None:
-            limit = self._settings.limit(max_length, f"truncation={strategy!r}")
-            cut = Truncation(strategy, limit, stride, self.truncation_side, return_overflowing_tokens)
-            if mode is not None and multiple is not None and limit % multiple:
-                raise TokenizerError(
-                    f"max_length must be a multiple of pad_to_multiple_of={multiple} when both truncating and padding, "
-                    f"got {limit}"
-                )
-        elif mode == "longest" and max_length is not None:
-            warnings.warn(
-                f"max_length={max_length} has no effect with padding={padding!r} and no truncation; pass "
-                "truncation=True or padding='max_length'",
-                PlainBertWarning,
-                stacklevel=2,
-            )
-        pad = None if mode is None else self._pad_token()
-        length = self._settings.limit(max_length, "padding='max_length'") if mode == "max_length" else None
+            limit = settings.limit(max_length, f"truncation={strategy!r}")
+            cut = Truncation(strategy, limit, stride, settings.truncation_side, windows)
+            check_divisible(limit, multiple if mode is not None else None)
+        pad = None if mode is None else self._pad_token(settings.padding_side)
+        length = settings.limit(max_length, "padding='max_length'") if mode == "max_length" else None
 
-        literal = self._settings.split_special_tokens if split_special_tokens is None else split_special_tokens
-        rows = self._shared.rows(texts, add_special_tokens, cut, is_split_into_words, literal)
+        rows = self._shared.rows(texts, added, cut, words, literal)
         if mode is not None and pad is not None:
             rows = pad_rows(rows, target_length([len(row) for row in rows], mode, length, multiple), pad)
-        data: dict[str, Any] = {name: [ENTRIES[name](row) for row in rows] for name in self._settings.input_names}
-        if return_overflowing_tokens:
+        data: dict[str, Any] = {name: [ENTRIES[name](row) for row in rows] for name in settings.input_names}
+        if windows:
             data["overflow_to_sample_mapping"] = [row.sample for row in rows]
-        flat = not texts.batched and kind is None and not return_overflowing_tokens
+        flat = not texts.batched and kind is None and not windows
         if flat:
             data = {name: value[0] for name, value in data.items()}
+        # Last, because what cannot be done is an error, with or without warnings.
+        warn_of_unused(mode, strategy, windows, max_length, stride, multiple)
         return BatchEncoding(data if kind is None else as_tensors(data, kind), rows, flat)
 
     def batch_encode_plus(self, batch_text_or_text_pairs: Sequence[Any], **keywords: Any) -> BatchEncoding:
@@ -301,14 +295,16 @@ class BertTokenizer:
             **unknown: Refused by name.
         """
         refuse_keywords(unknown, "padding, max_length, pad_to_multiple_of, return_tensors", "pad")
-        mode = padding_mode(padding)
+        settings = self._settings
+        mode, multiple = padding_mode(padding), multiple_of(pad_to_multiple_of)
         batch, given = pad_batch(
             encoded_inputs,
             mode,
-            self._settings.limit(max_length, "padding='max_length'") if mode == "max_length" else None,
-            multiple_of(pad_to_multiple_of),
-            self._pad_token() if mode is not None else None,
+            settings.limit(max_length, "padding='max_length'") if mode == "max_length" else None,
+            multiple,
+            self._pad_token(settings.padding_side) if mode is not None else None,
         )
+        warn_of_unused(mode, None, False, max_length, 0, multiple)
         kind = check_tensor_kind(return_tensors) or given
         return batch if kind is None else BatchEncoding(as_tensors(dict(batch), kind), batch.rows, batch.flat)
 
@@ -328,26 +324,25 @@ class BertTokenizer:
         Raises:
             TokenizerError: An id is not in the vocabulary (transformers leaves it out).
         """
-        clean = self._settings.clean_up if clean_up_tokenization_spaces is None else clean_up_tokenization_spaces
-        return decode_ids(self._tokenizer, token_ids, skip_special_tokens, clean)
+        clean = flag(clean_up_tokenization_spaces, "clean_up_tokenization_spaces", self._settings.clean_up)
+        return decode_ids(self._tokenizer, token_ids, flag(skip_special_tokens, "skip_special_tokens"), clean)
 
     def batch_decode(
         self, sequences: Any, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool | None = None
     ) -> list[str]:
         """Turn a list of lists of ids into a list of str; see ``decode``."""
-        texts = self.decode(sequences, skip_special_tokens, clean_up_tokenization_spaces) if len(sequences) else []
+        rows = check_sequences(sequences)
+        texts = self.decode(rows, skip_special_tokens, clean_up_tokenization_spaces) if rows else []
         return [texts] if isinstance(texts, str) else texts
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
         """Return the id of a token, or the list of ids of a list; an unknown token has ``unk_token_id``."""
-        if isinstance(tokens, str):
-            number = self._tokenizer.token_to_id(tokens)
-            return self.unk_token_id if number is None else number
-        return [self.convert_tokens_to_ids(token) for token in tokens]
+        return tokens_to_ids(self._tokenizer, tokens, self.unk_token_id)
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
         """Return the token of an id, or the list of tokens of a list; None for an id beyond the vocabulary."""
-        return ids_to_tokens(self._tokenizer, ids, set(self.all_special_ids) if skip_special_tokens else set())
+        skip = flag(skip_special_tokens, "skip_special_tokens")
+        return ids_to_tokens(self._tokenizer, ids, set(self.all_special_ids) if skip else set())
 
     def get_vocab(self) -> dict[str, int]:
         """Return token to id, added tokens included."""
@@ -355,7 +350,12 @@ class BertTokenizer:
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """Return how many tokens are added to one text, or to a pair."""
-        return self._shared.layout(pair, True).added
+        return self._shared.layout(flag(pair, "pair"), True).added
+
+    @property
+    def kind(self) -> str:
+        """How words are split: ``WordPiece``, ``Unigram``, ``BPE`` or ``WordLevel``."""
+        return type(self._tokenizer.model).__name__
 
     @property
     def vocab_size(self) -> int:
@@ -381,17 +381,20 @@ class BertTokenizer:
         """Tokens of the vocabulary, added ones included."""
         return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
 
-    def __bool__(self) -> bool:
-        return True
-
     def __repr__(self) -> str:
         return f"BertTokenizer({len(self)} tokens, model_max_length={self.model_max_length}, {self.special_tokens_map})"
 
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write the files from which we and transformers load this tokenizer again, with equal ids."""
-        save_tokenizer(Path(folder), self._backend, self._config, self._settings)
+    def to_files(self) -> dict[str, bytes]:
+        """Return the files that ``save_pretrained`` writes, name to content."""
+        return tokenizer_files(self._backend, self._config, self._settings)
 
-    def _pad_token(self) -> PadToken:
+    def save_pretrained(self, save_directory: str | os.PathLike[str]) -> None:
+        """Write the files from which we and transformers load this tokenizer again, with equal ids."""
+        from plainbert.loading import save_tokenizer
+
+        save_tokenizer(self, Path(save_directory))
+
+    def _pad_token(self, side: str) -> PadToken:
         if self.pad_token is None:
             raise TokenizerError("padding must have a pad_token, got None; pass pad_token= to from_pretrained")
-        return PadToken(self.pad_token_id, self.pad_token, self.padding_side)
+        return PadToken(self.pad_token_id, self.pad_token, side)

@@ -6,6 +6,7 @@ The file comes from strangers, so everything about it is bounded and said: its s
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -84,6 +85,20 @@ def parse_vocab(text: str, name: str = "vocab.txt") -> dict[str, int]:
             stacklevel=2,
         )
     return vocab
+
+
+def given_vocab(vocab: object, vocab_file: object) -> dict[str, int]:
+    """Read the vocabulary that a caller gives under one name or the other: a vocab.txt, or token to id."""
+    if (vocab is None) == (vocab_file is None):
+        raise TokenizerError(
+            f"vocab must be given once, got vocab={vocab!r:.60} and vocab_file={vocab_file!r:.60}; pass one"
+        )
+    given = vocab_file if vocab is None else vocab
+    if isinstance(given, Mapping):
+        return check_vocab(given)
+    if not isinstance(given, (str, os.PathLike)):
+        raise TokenizerError(f"vocab must be a path or a mapping of token to id, got {given!r:.60}; pass one of them")
+    return read_vocab(Path(given))
 
 
 def check_vocab(vocab: Mapping[str, int]) -> dict[str, int]:

@@ -230,7 +230,7 @@ def assert_equal(ours: BertTokenizer, theirs: Any, texts: list[Any], **options: 
     assert batch.get("overflow_to_sample_mapping") == expected.get("overflow_to_sample_mapping")
 
 
-@pytest.mark.filterwarnings("ignore:.*max_length.*")
+@pytest.mark.filterwarnings("ignore:.*max_length.*", "ignore:.* no effect in this call")
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_texts_and_settings_give_what_transformers_gives(kind: str, pair_of: Any) -> None:
     @settings(EXAMPLES)
@@ -241,7 +241,7 @@ def test_any_texts_and_settings_give_what_transformers_gives(kind: str, pair_of:
     check()
 
 
-@pytest.mark.filterwarnings("ignore:.*max_length.*")
+@pytest.mark.filterwarnings("ignore:.*max_length.*", "ignore:.* no effect in this call")
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_pairs_and_settings_give_what_transformers_gives(kind: str, pair_of: Any) -> None:
     @settings(EXAMPLES)
@@ -253,7 +253,7 @@ def test_any_pairs_and_settings_give_what_transformers_gives(kind: str, pair_of:
     check()
 
 
-@pytest.mark.filterwarnings("ignore:.*max_length.*")
+@pytest.mark.filterwarnings("ignore:.*max_length.*", "ignore:.* no effect in this call")
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_words_and_settings_give_what_transformers_gives(kind: str, pair_of: Any) -> None:
     @settings(EXAMPLES)

@@ -41,7 +41,7 @@ def test_what_is_known_has_the_form_of_the_ids(tokenizer: BertTokenizer) -> None
     assert tokenizer("a").offsets == [(0, 0), (0, 1), (0, 0)]
     assert tokenizer(["a"]).offsets == [[(0, 0), (0, 1), (0, 0)]]
     assert tokenizer("a", return_tensors="np").word_ids == [[None, 0, None]]
-    assert tokenizer("a", return_overflowing_tokens=True).special_tokens_mask == [[1, 0, 1]]
+    assert tokenizer("a", truncation=True, return_overflowing_tokens=True).special_tokens_mask == [[1, 0, 1]]
 
 
 def test_moving_is_done_in_place_and_needs_tensors(tokenizer: BertTokenizer) -> None:

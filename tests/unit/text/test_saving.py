@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plainbert.errors import TokenizerError
+from plainbert.errors import CheckpointError, InputError
 from plainbert.text.tokenizer import BertTokenizer
 
 TEXT = "A naïve 的人 [MASK] hellos"
@@ -106,5 +108,37 @@ def test_a_vocabulary_that_lines_cannot_hold_is_left_to_tokenizer_json(
 
 def test_a_file_in_place_of_the_folder_is_refused(tokenizer: BertTokenizer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(TokenizerError, match=r"folder must be a folder to save into, got .*file"):
+    with pytest.raises(InputError, match=r"save_directory must be a folder, got .*file"):
         tokenizer.save_pretrained(tmp_path / "file")
+
+
+def test_a_folder_in_place_of_a_file_is_refused(tokenizer: BertTokenizer, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").mkdir()
+    with pytest.raises(CheckpointError, match=r"tokenizer_config.json must be writable, got .*directory"):
+        tokenizer.save_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"])
+def test_a_disk_that_is_full_leaves_each_file_as_it_was(
+    name: str, tokenizer: BertTokenizer, vocab: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    BertTokenizer({**vocab, "before": 43}, mask_token="a").save_pretrained(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    whole = Path.write_bytes
+
+    def half(path: Path, content: bytes) -> int:
+        if f".{name}." not in path.name:
+            return whole(path, content)
+        whole(path, content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(CheckpointError, match=f"{name} must be writable, got No space left on device"):
+        tokenizer.save_pretrained(tmp_path)
+    assert (tmp_path / name).read_bytes() == before[name]
+    assert {path.name for path in tmp_path.iterdir()} == before.keys()
+
+
+def test_the_files_are_there_without_a_folder(tokenizer: BertTokenizer, tmp_path: Path) -> None:
+    tokenizer.save_pretrained(save_directory=tmp_path)
+    assert tokenizer.to_files() == {path.name: path.read_bytes() for path in tmp_path.iterdir()}

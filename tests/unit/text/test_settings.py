@@ -20,6 +20,7 @@ from plainbert.text.tokenizer import BertTokenizer
         ({"model_max_length": None}, UNKNOWN_LENGTH),
         ({"model_max_length": 1e30}, UNKNOWN_LENGTH),
         ({"model_max_length": 1e25}, UNKNOWN_LENGTH),
+        ({"model_max_length": float("inf")}, UNKNOWN_LENGTH),
         ({"model_max_length": 1000000000000000019884624838656}, UNKNOWN_LENGTH),
         ({"model_max_length": 512}, 512),
         ({"model_max_length": 512.0}, 512),
@@ -30,7 +31,7 @@ def test_the_longest_row_is_read(given: dict[str, Any], length: int) -> None:
     assert read_settings(given).model_max_length == length
 
 
-@pytest.mark.parametrize("value", [0, -1, True, "512", 1.5, [512]])
+@pytest.mark.parametrize("value", [0, -1, True, "512", 1.5, [512], float("nan"), -1e30])
 def test_what_is_no_length_is_refused(value: object) -> None:
     with pytest.raises(TokenizerError, match="model_max_length must be a whole number of at least 1, got "):
         read_settings({"model_max_length": value})
@@ -41,8 +42,8 @@ def test_what_is_no_length_is_refused(value: object) -> None:
     [
         ({"padding_side": "top"}, "padding_side must be 'right' or 'left', got 'top'"),
         ({"truncation_side": 1}, "truncation_side must be 'right' or 'left', got 1"),
-        ({"split_special_tokens": "yes"}, "split_special_tokens must be true or false, got 'yes'"),
-        ({"clean_up_tokenization_spaces": 1}, "clean_up_tokenization_spaces must be true or false, got 1"),
+        ({"split_special_tokens": "yes"}, "split_special_tokens must be True or False, got 'yes'"),
+        ({"clean_up_tokenization_spaces": 1}, "clean_up_tokenization_spaces must be True or False, got 1"),
         ({"model_input_names": ["attention_mask"]}, "model_input_names must be a list with 'input_ids', got "),
         ({"model_input_names": "input_ids"}, "model_input_names must be a list with 'input_ids', got 'input_ids'"),
     ],
@@ -72,5 +73,4 @@ def test_the_length_given_beats_the_one_in_the_file(vocab: dict[str, int], tmp_p
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     path = tmp_path / "tokenizer.json"
     assert BertTokenizer.from_files(path, None, config, {}, {}).model_max_length == 16
-    assert BertTokenizer.from_files(path, None, config, {}, {}, 8).model_max_length == 8
-    assert BertTokenizer.from_files(path, None, config, {}, {}, overrides={"model_max_length": 9}).model_max_length == 9
+    assert BertTokenizer.from_files(path, None, config, {}, {}, {"model_max_length": 9}).model_max_length == 9

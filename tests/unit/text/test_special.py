@@ -152,6 +152,6 @@ def test_a_tokenizer_json_without_berts_tokens_needs_none(write_json: Any, load:
 
 def test_the_files_of_a_folder_are_never_changed_by_loading(write_vocab: Any, load: Load, tmp_path: Path) -> None:
     config: dict[str, Any] = {"mask_token": {"content": "a"}}
-    load(write_vocab(PLAIN), config, model_max_length=5)
+    load(write_vocab(PLAIN), config, overrides={"model_max_length": 5})
     assert config == {"mask_token": {"content": "a"}}
     assert (tmp_path / "vocab.txt").read_bytes() == PLAIN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -119,7 +120,7 @@ def test_special_tokens_in_a_text_are_parsed_unless_split(tokenizer: BertTokeniz
 def test_a_text_is_cut_to_max_length(tokenizer: BertTokenizer) -> None:
     assert tokenizer(LONG, truncation=True, max_length=4)["input_ids"] == [2, 5, 6, 3]
     assert tokenizer(LONG, max_length=4)["input_ids"] == [2, 5, 6, 3]
-    assert len(tokenizer(LONG, truncation=False, max_length=4)["input_ids"]) == 8
+    assert len(tokenizer(LONG, truncation=False)["input_ids"]) == 8
     assert len(tokenizer(LONG * 5, truncation=True)["input_ids"]) == 16
     batch = tokenizer(LONG, truncation=True, max_length=4)
     assert batch.offsets == [(0, 0), (0, 1), (2, 3), (0, 0)]
@@ -250,7 +251,7 @@ def test_padding_goes_to_the_longest_the_maximum_or_a_multiple(tokenizer: BertTo
     assert lengths(padding="max_length", max_length=4) == [4, 5]
     assert lengths(padding="max_length", max_length=9, pad_to_multiple_of=8) == [16, 16]
     assert lengths(padding=True, pad_to_multiple_of=4) == [8, 8]
-    assert lengths(padding="do_not_pad", pad_to_multiple_of=4) == [3, 5]
+    assert lengths(padding="do_not_pad") == [3, 5]
 
 
 @pytest.mark.parametrize(
@@ -282,9 +283,76 @@ def test_padding_without_a_pad_token_is_refused(vocab: dict[str, int]) -> None:
         tokenizer.pad({"input_ids": [[2, 3]]})
 
 
-def test_a_max_length_that_nothing_uses_is_reported(tokenizer: BertTokenizer) -> None:
-    with pytest.warns(PlainBertWarning, match="max_length=4 has no effect with padding=True"):
-        assert len(tokenizer(LONG, padding=True, max_length=4)["input_ids"]) == 8
+NEEDS_WINDOWS = r"stride=1 \(without return_overflowing_tokens\) has no effect"
+NEEDS_TRUNCATION = r"max_length=4 \(without truncation or padding='max_length'\)"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"padding": True, "max_length": 4}, f"^{NEEDS_TRUNCATION} has no effect"),
+        ({"truncation": False, "max_length": 4}, f"^{NEEDS_TRUNCATION} has no effect"),
+        ({"padding": "do_not_pad", "max_length": 4}, f"^{NEEDS_TRUNCATION} has no effect"),
+        ({"stride": 1}, r"^stride=1 \(without truncation\) has no effect"),
+        ({"stride": 1, "truncation": True, "max_length": 9}, f"^{NEEDS_WINDOWS}"),
+        ({"return_overflowing_tokens": True}, r"^return_overflowing_tokens=True \(without truncation\) has no effect"),
+        ({"pad_to_multiple_of": 8}, r"^pad_to_multiple_of=8 \(without padding\) has no effect"),
+        (
+            {"truncation": False, "max_length": 4, "stride": 1, "pad_to_multiple_of": 8},
+            rf"^{NEEDS_TRUNCATION}, stride=1 \(.*\), pad_to_multiple_of=8 \(.*\) have no effect in this call; leave",
+        ),
+    ],
+)
+def test_arguments_that_change_nothing_are_reported_together(
+    options: dict[str, Any], message: str, tokenizer: BertTokenizer
+) -> None:
+    with pytest.warns(PlainBertWarning, match=message) as caught:
+        batch = tokenizer([LONG], **options)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert batch["input_ids"] == [[2, 5, 6, 7, 8, 9, 10, 3]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 9}, "max_length=9 .* has no effect"),
+        ({"padding": False, "max_length": 9, "pad_to_multiple_of": 4}, "max_length=9 .*, pad_to_multiple_of=4 .* have"),
+    ],
+)
+def test_padding_later_reports_what_changes_nothing(
+    options: dict[str, Any], message: str, tokenizer: BertTokenizer
+) -> None:
+    with pytest.warns(PlainBertWarning, match=message) as caught:
+        assert tokenizer.pad({"input_ids": [[2, 3]]}, **options)["input_ids"] == [[2, 3]]
+    assert len(caught) == 1
+
+
+def test_what_is_used_is_not_reported(tokenizer: BertTokenizer) -> None:
+    tokenizer([LONG], truncation=True, max_length=5, stride=1, return_overflowing_tokens=True)
+    tokenizer([LONG], padding="max_length", max_length=12, pad_to_multiple_of=4)
+    tokenizer.pad({"input_ids": [[2, 3]]}, padding="max_length", max_length=9, pad_to_multiple_of=4)
+
+
+BOOLEANS = ["add_special_tokens", "is_split_into_words", "return_overflowing_tokens", "split_special_tokens"]
+
+
+@pytest.mark.parametrize("value", ["no", "false", 1, 0, []])
+@pytest.mark.parametrize("name", BOOLEANS)
+def test_what_is_neither_yes_nor_no_is_refused(name: str, value: Any, tokenizer: BertTokenizer) -> None:
+    with pytest.raises(TokenizerError, match=re.escape(f"{name} must be True or False, got {value!r}")):
+        tokenizer("a", **{name: value})
+
+
+def test_yes_and_no_are_checked_on_the_way_back_too(tokenizer: BertTokenizer) -> None:
+    for convert in (tokenizer.decode, tokenizer.batch_decode, tokenizer.convert_ids_to_tokens):
+        with pytest.raises(TokenizerError, match="skip_special_tokens must be True or False, got 'no'"):
+            convert([31], skip_special_tokens="no")
+    for decode in (tokenizer.decode, tokenizer.batch_decode):
+        with pytest.raises(TokenizerError, match="clean_up_tokenization_spaces must be True or False, got 1"):
+            decode([31], clean_up_tokenization_spaces=1)
+    with pytest.raises(TokenizerError, match="pair must be True or False, got 'no'"):
+        tokenizer.num_special_tokens_to_add("no")
 
 
 # --- what is refused ---
@@ -358,6 +426,10 @@ def test_the_constructor_takes_a_vocabulary_once(tmp_path: Path, vocab: dict[str
     assert BertTokenizer(vocab, do_lower_case=False)("A b")["input_ids"] == [2, 1, 6, 3]
     with pytest.raises(TokenizerError, match="vocab must be given once, got vocab=None and vocab_file=None"):
         BertTokenizer()
+    with pytest.raises(TokenizerError, match=r"vocab must be given once, got vocab={'.*}.* and vocab_file='vocab.txt'"):
+        BertTokenizer({"a": 0}, vocab_file="vocab.txt")
+    with pytest.raises(TokenizerError, match="vocab must be a path or a mapping of token to id, got 5"):
+        BertTokenizer(5)  # type: ignore[arg-type]
     with pytest.raises(KeywordError, match="BertTokenizer must get keywords that it knows, got 'lowercase'"):
         BertTokenizer(vocab, lowercase=True)
 
@@ -398,7 +470,31 @@ def test_tokens_and_ids_are_converted(tokenizer: BertTokenizer) -> None:
     assert tokenizer.convert_ids_to_tokens(31) == "hello"
     assert tokenizer.convert_ids_to_tokens([2, 31, 999]) == ["[CLS]", "hello", None]
     assert tokenizer.convert_ids_to_tokens([2, 31], skip_special_tokens=True) == ["hello"]
+    assert tokenizer.convert_tokens_to_ids(np.array(["hello", "a"])) == [31, 5]
     assert len(tokenizer) == tokenizer.vocab_size == len(tokenizer.get_vocab()) == 43
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (None, "tokens must be a str or a list of them, got None"),
+        (5, "tokens must be a str or a list of them, got 5"),
+        ([5], r"tokens\[0\] must be a str, got 5"),
+        (["a", None], r"tokens\[1\] must be a str, got None"),
+        ([["a"]], r"tokens\[0\] must be a str, got \['a'\]"),
+        (b"a", r"tokens\[0\] must be a str, got 97"),
+        ("\ud800", r"tokens must be text, got the lone surrogate U\+D800"),
+    ],
+)
+def test_what_is_no_token_has_no_id(tokens: Any, message: str, tokenizer: BertTokenizer) -> None:
+    with pytest.raises(TokenizerError, match=message):
+        tokenizer.convert_tokens_to_ids(tokens)
+
+
+@pytest.mark.parametrize("sequences", [None, 5, "ab", torch.tensor(5)])
+def test_what_is_no_list_of_ids_is_not_decoded(sequences: Any, tokenizer: BertTokenizer) -> None:
+    with pytest.raises(TokenizerError, match=r"sequences must be a list of lists of ids, got (None|5|'ab')"):
+        tokenizer.batch_decode(sequences)
 
 
 # --- normalisation ---
@@ -433,6 +529,121 @@ def test_huge_texts_are_cut_without_harm(minilm: BertTokenizer) -> None:
     assert minilm("e" + "\u0301" * 1_000_000, **options).tokens == ["[CLS]", "e", "[SEP]"]
 
 
+# --- assigning ---
+
+
+def test_a_length_that_is_assigned_is_the_length(tokenizer: BertTokenizer) -> None:
+    tokenizer.model_max_length = 4
+    assert tokenizer.model_max_length == 4
+    assert tokenizer(LONG, truncation=True)["input_ids"] == [2, 5, 6, 3]
+    assert tokenizer("", padding="max_length")["input_ids"] == [2, 3, 0, 0]
+    assert tokenizer.pad({"input_ids": [2, 3]}, padding="max_length")["input_ids"] == [2, 3, 0, 0]
+    tokenizer.model_max_length = int(1e30)
+    with pytest.raises(TokenizerError, match="max_length must be given for truncation='longest_first', got None"):
+        tokenizer(LONG, truncation=True)
+
+
+def test_a_side_that_is_assigned_is_the_side(tokenizer: BertTokenizer) -> None:
+    tokenizer.padding_side = tokenizer.truncation_side = "left"
+    assert (tokenizer.padding_side, tokenizer.truncation_side) == ("left", "left")
+    assert tokenizer(LONG, truncation=True, max_length=4)["input_ids"] == [2, 9, 10, 3]
+    assert tokenizer("", padding="max_length", max_length=4)["input_ids"] == [0, 0, 2, 3]
+    assert tokenizer.pad({"input_ids": [2, 3]}, padding="max_length", max_length=3)["input_ids"] == [0, 2, 3]
+
+
+def test_what_is_assigned_is_kept_by_copies_pickles_and_folders(tokenizer: BertTokenizer, tmp_path: Path) -> None:
+    tokenizer.model_max_length, tokenizer.padding_side, tokenizer.truncation_side = 5, "left", "left"
+    tokenizer.save_pretrained(tmp_path)
+    others = (
+        copy.copy(tokenizer),
+        copy.deepcopy(tokenizer),
+        pickle.loads(pickle.dumps(tokenizer)),
+        BertTokenizer.from_pretrained(tmp_path),
+    )
+    tokenizer.padding_side = "right"  # a copy has its own
+    for other in others:
+        assert (other.model_max_length, other.padding_side, other.truncation_side) == (5, "left", "left")
+        assert other([LONG, ""], truncation=True, padding=True)["input_ids"] == [[2, 8, 9, 10, 3], [0, 0, 0, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("model_max_length", 0, "model_max_length must be a whole number of at least 1, got 0"),
+        ("model_max_length", "8", "model_max_length must be a whole number of at least 1, got '8'"),
+        ("model_max_length", True, "model_max_length must be a whole number of at least 1, got True"),
+        ("padding_side", "middle", "padding_side must be 'right' or 'left', got 'middle'"),
+        ("padding_side", None, "padding_side must be 'right' or 'left', got None"),
+        ("truncation_side", ["left"], r"truncation_side must be 'right' or 'left', got \['left'\]"),
+        ("pad_token", "[MASK]", r"pad_token must stay as it was made .*got '\[MASK\]'; pass pad_token= to from_pre"),
+        ("pad_token_id", 4, "pad_token_id must stay as it was made .* got 4"),
+        ("vocab_size", 4, "vocab_size must stay as it was made .* got 4"),
+        ("split_special_tokens", True, "split_special_tokens must stay as it was made .* got True"),
+        ("do_lower_case", False, "do_lower_case must stay as it was made .* got False"),
+        ("_tokenizer", None, "_tokenizer must stay as it was made .* got None"),
+        ("anything", 1, r"anything must .*only model_max_length, padding_side, truncation_side can .* got 1"),
+    ],
+)
+def test_what_cannot_be_assigned_is_refused_and_changes_nothing(
+    name: str, value: Any, message: str, tokenizer: BertTokenizer
+) -> None:
+    before = dict(vars(tokenizer))
+    with pytest.raises(TokenizerError, match=message):
+        setattr(tokenizer, name, value)
+    assert vars(tokenizer) == before
+
+
+def test_names_can_be_completed(tokenizer: BertTokenizer) -> None:
+    assert {"padding_side", "mask_token", "mask_token_id", "decode"} <= set(dir(tokenizer))
+
+
+class Texts(list[str]):
+    """A list that calls back while it is tokenized, as another thread might at that moment."""
+
+    def __init__(self, texts: list[str], meanwhile: Callable[[], None]) -> None:
+        super().__init__(texts)
+        self.meanwhile = meanwhile
+
+    def __iter__(self) -> Any:
+        self.meanwhile()
+        return super().__iter__()
+
+
+def test_a_call_that_has_begun_keeps_what_it_found(tokenizer: BertTokenizer) -> None:
+    def assign() -> None:
+        tokenizer.model_max_length, tokenizer.padding_side, tokenizer.truncation_side = 3, "left", "left"
+
+    options: dict[str, Any] = {"truncation": True, "padding": "max_length"}
+    expected = dict(tokenizer([LONG * 3, ""], **options))
+    assert dict(tokenizer(Texts([LONG * 3, ""], assign), **options)) == expected
+    assert tokenizer.model_max_length == 3
+
+
+def test_of_assignments_at_once_none_is_lost(vocab: dict[str, int]) -> None:
+    tokenizer = BertTokenizer(vocab)
+    start = threading.Barrier(2)
+
+    def assign(name: str, values: list[Any]) -> None:
+        start.wait()
+        for _ in range(2000):
+            for value in values:
+                setattr(tokenizer, name, value)
+                assert getattr(tokenizer, name) == value
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            jobs = [
+                pool.submit(assign, "model_max_length", [8, 9]),
+                pool.submit(assign, "padding_side", ["left", "right"]),
+            ]
+        for job in jobs:
+            job.result()
+    finally:
+        sys.setswitchinterval(interval)
+
+
 # --- sharing ---
 
 
@@ -443,7 +654,7 @@ def test_one_tokenizer_serves_threads_with_different_settings(minilm: BertTokeni
             "padding": (False, True, "max_length")[number % 3],
             "truncation": number % 2 == 0,
             "max_length": 6 + number if number % 2 == 0 or number % 3 == 2 else None,
-            "stride": number % 4 if number % 2 == 0 else 0,
+            "stride": number % 3 if number % 4 == 0 else 0,
             "return_overflowing_tokens": number % 4 == 0,
             "split_special_tokens": number % 5 == 0,
             "add_special_tokens": number % 7 != 0,
