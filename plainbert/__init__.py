@@ -1,4 +1,4 @@
-"""BERT in PyTorch that you can read, trust and run fast.
+"""BERT in PyTorch that you can read and trust.
 
 The public names are resolved on first use, so that ``import plainbert`` costs nothing: torch is imported by the
 first model, the ``tokenizers`` library by the first tokenizer.
