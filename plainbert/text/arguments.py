@@ -46,8 +46,8 @@ class Texts(NamedTuple):
 def refuse_keywords(unknown: Mapping[str, Any], accepted: str, where: str) -> None:
     """Raise a KeywordError for the first of ``unknown`` that names what ``where`` takes."""
     for name in unknown:
-        hint = f" ({_INSTEAD[name]})" if name in _INSTEAD else ""
-        raise KeywordError(f"{where} must get keywords that it knows, got {name!r}{hint}; it knows {accepted}")
+        hint = f"{_INSTEAD[name]}; " if name in _INSTEAD else ""
+        raise KeywordError(f"{where} must get keywords that it knows, got {name!r}; {hint}it knows {accepted}")
 
 
 def collect_texts(text: object, text_pair: object, is_split_into_words: bool) -> Texts:
@@ -65,8 +65,8 @@ def collect_texts(text: object, text_pair: object, is_split_into_words: bool) ->
         _check_text(text, "text", is_split_into_words)
         return Texts([text], [text_pair], False)
     if not isinstance(text, (list, tuple)):
-        hint = "; for words pass a list of str" if is_split_into_words else ""
-        raise TokenizerError(f"text must be a {kind} or a list of them, got {_show(text)}{hint}")
+        hint = "for words pass a list of str" if is_split_into_words else "pass text, or a list of texts"
+        raise TokenizerError(f"text must be a {kind} or a list of them, got {_show(text)}; {hint}")
     first: list[Any] = []
     second: list[Any] = []
     if text_pair is None:
@@ -82,9 +82,11 @@ def collect_texts(text: object, text_pair: object, is_split_into_words: bool) ->
             first.append(item)
         return Texts(first, second, True)
     if not isinstance(text_pair, (list, tuple)):
-        raise TokenizerError(f"text_pair must be a list where text is one, got {_show(text_pair)}")
+        raise TokenizerError(f"text_pair must be a list where text is one, got {_show(text_pair)}; pass one for each")
     if len(text) != len(text_pair):
-        raise TokenizerError(f"text_pair must be as long as text, got {len(text)} texts and {len(text_pair)} pairs")
+        raise TokenizerError(
+            f"text_pair must be as long as text, got {len(text)} texts and {len(text_pair)} pairs; pass one for each"
+        )
     for index, (item, other) in enumerate(zip(text, text_pair, strict=True)):
         _check_text(item, f"text[{index}]", is_split_into_words)
         _check_text(other, f"text_pair[{index}]", is_split_into_words)
@@ -107,13 +109,13 @@ def _as_pair(item: object, is_split_into_words: bool) -> tuple[Any, Any] | None:
 def _check_text(text: object, name: str, is_split_into_words: bool) -> None:
     if not is_split_into_words:
         if not isinstance(text, str):
-            raise TokenizerError(f"{name} must be a str, got {_show(text)}")
+            raise TokenizerError(f"{name} must be a str, got {_show(text)}; pass text")
         return
     if not isinstance(text, (list, tuple)):
-        raise TokenizerError(f"{name} must be a list of words (is_split_into_words=True), got {_show(text)}")
+        raise TokenizerError(f"{name} must be a list of words (is_split_into_words=True), got {_show(text)}; split it")
     for index, word in enumerate(text):
         if not isinstance(word, str):
-            raise TokenizerError(f"{name}[{index}] must be a str, got {_show(word)}")
+            raise TokenizerError(f"{name}[{index}] must be a str, got {_show(word)}; pass text")
 
 
 def _show(value: object) -> str:
@@ -145,7 +147,7 @@ def padding_mode(padding: object) -> str | None:
         return "longest"
     if padding == "max_length":
         return "max_length"
-    raise TokenizerError(f"padding must be False, True, 'longest' or 'max_length', got {padding!r}")
+    raise TokenizerError(f"padding must be False, True, 'longest' or 'max_length', got {padding!r}; pass one of them")
 
 
 def truncation_strategy(truncation: object) -> str | None:
@@ -156,16 +158,18 @@ def truncation_strategy(truncation: object) -> str | None:
         return "longest_first"
     if isinstance(truncation, str) and truncation in STRATEGIES:
         return truncation
-    raise TokenizerError(f"truncation must be False, True or one of {', '.join(STRATEGIES)}, got {truncation!r}")
+    raise TokenizerError(
+        f"truncation must be False, True or one of {', '.join(STRATEGIES)}, got {truncation!r}; pass one of them"
+    )
 
 
 def whole_number(value: object, name: str, least: int) -> int:
     """Check a count; a bool is none."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TokenizerError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        raise TokenizerError(f"{name} must be a whole number of at least {least}, got {value!r:.60}; pass an int")
     number = int(value.__index__())
     if number < least:
-        raise TokenizerError(f"{name} must be a whole number of at least {least}, got {number}")
+        raise TokenizerError(f"{name} must be a whole number of at least {least}, got {number}; raise it")
     return number
 
 

@@ -82,7 +82,9 @@ def library_errors(doing: str) -> Iterator[None]:
         yield
     except BaseException as error:
         if type(error) in (Exception, ValueError) or type(error).__name__ == "PanicException":
-            raise TokenizerError(f"{doing} must succeed, got from the tokenizers library: {error}") from error
+            raise TokenizerError(
+                f"{doing} must succeed, got from the tokenizers library: {error}; correct the file or the text"
+            ) from error
         raise
 
 
@@ -146,7 +148,7 @@ def read_tokenizer_json(path: Path) -> bytes:
     except FileNotFoundError:
         raise MissingFileError(f"tokenizer file must exist, got {path}; check the folder") from None
     except OSError as error:
-        raise TokenizerError(f"{path.name} must be a readable file, got {path} ({error.strerror})") from error
+        raise TokenizerError(f"{path.name} must be a readable file, got {path} ({error.strerror}); check it") from error
 
 
 def parse_tokenizer(raw: bytes) -> Tokenizer:
@@ -161,7 +163,10 @@ def parse_tokenizer(raw: bytes) -> Tokenizer:
     # Counted before parsing: the library needs seconds and a gigabyte for a million. Only an added token has this key.
     count = raw.count(b'"content"')
     if count > MAX_ADDED_TOKENS:
-        raise TokenizerError(f"tokenizer.json must have at most {MAX_ADDED_TOKENS} added tokens, got {count}")
+        raise TokenizerError(
+            f"tokenizer.json must have at most {MAX_ADDED_TOKENS} added tokens, got {count}; "
+            "put them into the vocabulary"
+        )
     with library_errors("reading tokenizer.json"):
         tokenizer = Tokenizer.from_buffer(raw.removeprefix(b"\xef\xbb\xbf"))
     # The library drops such a token without a word. A Replace normaliser may well have an empty content.
@@ -169,14 +174,15 @@ def parse_tokenizer(raw: bytes) -> Tokenizer:
         for token in json.loads(raw.decode("utf-8-sig"))["added_tokens"]:
             if not token["content"]:
                 raise TokenizerError(
-                    f"tokenizer.json must not have an added token of no width, got '' with id {token['id']}"
+                    f"tokenizer.json must not have an added token of no width, got '' with id {token['id']}; remove it"
                 )
     if isinstance(tokenizer.model, models.WordPiece) and tokenizer.token_to_id(tokenizer.model.unk_token) is None:
         raise TokenizerError(
-            f"tokenizer.json must have its unk_token in the vocabulary, got {tokenizer.model.unk_token!r}, which is not"
+            f"tokenizer.json must have its unk_token in the vocabulary, got {tokenizer.model.unk_token!r}, which is "
+            "not; add it, or name another"
         )
     if tokenizer.get_vocab_size() == 0:
-        raise TokenizerError("tokenizer.json must have a vocabulary, got 0 tokens")
+        raise TokenizerError("tokenizer.json must have a vocabulary, got 0 tokens; is the file complete?")
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -257,7 +263,9 @@ def _switch(config: Mapping[str, Any], key: str) -> bool | None:
     if value is None and key != "strip_accents":
         return True
     if value is not None and not isinstance(value, bool):
-        raise TokenizerError(f"{key} must be true, false or null in tokenizer_config.json, got {value!r}")
+        raise TokenizerError(
+            f"{key} must be true, false or null in tokenizer_config.json, got {value!r:.60}; write one of them"
+        )
     return value
 
 

@@ -36,7 +36,7 @@ def decode_ids(tokenizer: Tokenizer, token_ids: Any, skip_special_tokens: bool, 
     tokens = ids_to_tokens(tokenizer, ids, frozenset())
     if None in tokens:
         at = tokens.index(None)
-        raise TokenizerError(f"token_ids must be in the vocabulary, got {ids[at]} at position {at}; it has no token")
+        raise TokenizerError(f"token_ids must be in the vocabulary, got {ids[at]} at position {at}; leave it out")
     with library_errors("decoding"):
         text = str(tokenizer.decode([int(number) for number in ids], skip_special_tokens=skip_special_tokens))
     # BPE keeps blanks as part of its tokens: removing some would change the text.

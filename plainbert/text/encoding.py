@@ -127,7 +127,7 @@ def check_tensor_kind(return_tensors: object) -> str | None:
     """Check ``return_tensors``: ``pt``, ``np`` or None."""
     if return_tensors is None or (isinstance(return_tensors, str) and return_tensors in _TENSOR_KINDS):
         return return_tensors
-    raise TokenizerError(f"return_tensors must be 'pt', 'np' or None, got {return_tensors!r}")
+    raise TokenizerError(f"return_tensors must be 'pt', 'np' or None, got {return_tensors!r}; pass one of them")
 
 
 def as_tensors(data: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def as_tensors(data: dict[str, Any], kind: str) -> dict[str, Any]:
         except ValueError:  # numpy: rows and numbers mixed
             array = np.array(None)
         if array.dtype.kind not in "iubf":
-            raise TokenizerError(f"{name} must hold numbers to become a tensor, got {value!s:.80}")
+            raise TokenizerError(f"{name} must hold numbers to become a tensor, got {value!s:.80}; take it out")
         arrays[name] = array if array.dtype.kind == "b" else array.astype("f4" if array.dtype.kind == "f" else "i8")
     if kind == "np":
         return arrays

@@ -16,6 +16,7 @@ from plainbert.errors import TokenizerError
 
 # Texts to measure with: the first that is not empty once tokenized.
 _PROBES = ("a", "0", "a b c", "的")
+_CORRECT = "correct it in tokenizer.json"
 
 
 class Segment(NamedTuple):
@@ -53,7 +54,9 @@ def measure_layout(tokenizer: Tokenizer, pair: bool, add_special_tokens: bool) -
         if alone:
             break
     else:
-        raise TokenizerError(f"tokenizer.json must tokenize simple texts, got no token for any of {_PROBES}")
+        raise TokenizerError(
+            f"tokenizer.json must tokenize simple texts, got no token for any of {_PROBES}; correct its normalizer"
+        )
     encoding = tokenizer.encode(probe, probe if pair else None, add_special_tokens=add_special_tokens)
     sources, added = encoding.sequence_ids, encoding.special_tokens_mask
     segments: list[Segment] = []
@@ -68,16 +71,20 @@ def measure_layout(tokenizer: Tokenizer, pair: bool, add_special_tokens: bool) -
         end = at + len(alone)
         # A text that stands twice has lost its number in the first place.
         if text is None or encoding.ids[at:end] != alone or set(encoding.type_ids[at:end]) != {type_id}:
-            raise TokenizerError(f"post_processor must leave a text whole and use it once, got {encoding.tokens}")
+            raise TokenizerError(
+                f"post_processor must leave a text whole and use it once, got {encoding.tokens}; {_CORRECT}"
+            )
         segments.append(Segment(text, type_id))
         seen.append(text)
         at = end
     if sorted(seen) != list(range(1 + pair)):
-        raise TokenizerError(f"post_processor must use each text, got only {encoding.tokens}")
+        raise TokenizerError(f"post_processor must use each text, got only {encoding.tokens}; {_CORRECT}")
     for segment in segments:
         for number in segment.ids:
             if tokenizer.id_to_token(number) is None:
-                raise TokenizerError(f"post_processor must add tokens of the vocabulary, got the unknown id {number}")
+                raise TokenizerError(
+                    f"post_processor must add tokens of the vocabulary, got the unknown id {number}; {_CORRECT}"
+                )
     return Layout(tuple(segments), sum(len(segment.ids) for segment in segments))
 
 

@@ -65,17 +65,19 @@ def pad_batch(
     elif isinstance(encoded, (list, tuple)) and all(isinstance(item, Mapping) for item in encoded):
         names = list(encoded[0]) if encoded else ["input_ids"]
         if any(set(item) != set(names) for item in encoded):
-            raise TokenizerError(f"pad must get the same names for each text, got {[sorted(item) for item in encoded]}")
+            names_of = [sorted(item) for item in encoded]
+            raise TokenizerError(f"pad must get the same names for each text, got {names_of!s:.200}; add what lacks")
         data = {name: [item[name] for item in encoded] for name in names}
         batches = [item for item in encoded if isinstance(item, BatchEncoding)]
         made = [batch.rows[0] for batch in batches if batch.rows and len(batch.rows) == 1]
         rows = made if len(made) == len(encoded) else None
     else:
         raise TokenizerError(
-            f"pad must get a mapping with input_ids, or a list of such mappings, got {type(encoded).__name__}"
+            f"pad must get a mapping with input_ids, or a list of such mappings, got {type(encoded).__name__}; "
+            "pass one of them"
         )
     if "input_ids" not in data:
-        raise TokenizerError(f"pad must get input_ids, got {sorted(data)}")
+        raise TokenizerError(f"pad must get input_ids, got {sorted(data)}; tokenize the texts first")
     kind = None
     for name, value in data.items():
         kind = kind or _tensor_kind(value)
@@ -109,7 +111,8 @@ def _fill_rows(
     got = [len(row) if isinstance(row, list) else 0 for row in rows]
     if got != lengths:
         raise TokenizerError(
-            f"{name} must have as many numbers as input_ids, got {got!s:.80} in rows of {lengths!s:.80} ids"
+            f"{name} must have as many numbers as input_ids, got {got!s:.80} in rows of {lengths!s:.80} ids; "
+            "give each id its number"
         )
     filled = []
     for row in rows:

@@ -87,7 +87,8 @@ class Settings:
             return whole_number(max_length, "max_length", 0)
         if self.model_max_length == UNKNOWN_LENGTH:
             raise TokenizerError(
-                f"max_length must be given for {what}, got None, and this tokenizer's files do not say model_max_length"
+                f"max_length must be given for {what}, got None, and this tokenizer's files do not say "
+                "model_max_length; pass the first or assign the second"
             )
         return self.model_max_length
 
@@ -142,5 +143,5 @@ def _input_names(config: Mapping[str, Any]) -> tuple[str, ...]:
     if names is None:
         return ("input_ids", "attention_mask") if class_name(config) in _WITHOUT_TYPES else INPUT_NAMES
     if not isinstance(names, (list, tuple)) or "input_ids" not in names:
-        raise TokenizerError(f"model_input_names must be a list with 'input_ids', got {names!r}")
+        raise TokenizerError(f"model_input_names must be a list with 'input_ids', got {names!r:.60}; add it")
     return tuple(name for name in INPUT_NAMES if name in names)

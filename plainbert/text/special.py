@@ -14,6 +14,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer
 
 from plainbert.errors import PlainBertWarning, TokenizerError
+from plainbert.text.arguments import flag
 
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _BERT_NAMES = {
@@ -60,18 +61,18 @@ def added_token(value: object, where: str, special: bool = True) -> AddedToken:
     flags: dict[str, Any] = {}
     content = value
     if isinstance(value, AddedToken):
-        content, flags = value.content, {flag: getattr(value, flag) for flag in _FLAGS}
+        content, flags = value.content, {name: getattr(value, name) for name in _FLAGS}
     elif isinstance(value, Mapping):
         content = value.get("content")
-        for flag in _FLAGS:
-            if flag in value:
-                if not isinstance(value[flag], bool):
-                    raise TokenizerError(f"{where}: {flag} must be true or false, got {value[flag]!r}")
-                flags[flag] = value[flag]
+        for name in _FLAGS:
+            if name in value:
+                flags[name] = flag(value[name], f"{where}: {name}")
     if not isinstance(content, str):
-        raise TokenizerError(f"{where} must be a token (text, or an object with 'content'), got {value!r}")
+        raise TokenizerError(
+            f"{where} must be a token (text, or an object with 'content'), got {value!r:.60}; write the token"
+        )
     if not content:
-        raise TokenizerError(f"{where} must be a token of at least one character, got {content!r}")
+        raise TokenizerError(f"{where} must be a token of at least one character, got {content!r}; remove it")
     flags.setdefault("special", special)
     flags.setdefault("normalized", not flags["special"])
     return AddedToken(content, **flags)
@@ -88,7 +89,9 @@ def add_declared_tokens(backend: Tokenizer, config: Mapping[str, Any], added_tok
     decoder = config.get("added_tokens_decoder")
     if decoder is not None:
         if not isinstance(decoder, Mapping):
-            raise TokenizerError(f"added_tokens_decoder must be an object of id to token, got {decoder!r}")
+            raise TokenizerError(
+                f"added_tokens_decoder must be an object of id to token, got {decoder!r:.60}; write one or none"
+            )
         for key, value in decoder.items():
             declared[_token_id(key, "added_tokens_decoder")] = added_token(
                 value, f"added_tokens_decoder[{key}]", special=False
@@ -97,7 +100,9 @@ def add_declared_tokens(backend: Tokenizer, config: Mapping[str, Any], added_tok
         for content, key in added_tokens.items():
             declared[_token_id(key, "added_tokens.json")] = added_token(content, "added_tokens.json", special=False)
     if len(declared) > MAX_ADDED_TOKENS:
-        raise TokenizerError(f"added tokens must be at most {MAX_ADDED_TOKENS}, got {len(declared)}")
+        raise TokenizerError(
+            f"added tokens must be at most {MAX_ADDED_TOKENS}, got {len(declared)}; put them into the vocabulary"
+        )
     known = backend.get_added_tokens_decoder()
     missing = [(number, token) for number, token in sorted(declared.items()) if repr(known.get(number)) != repr(token)]
     backend.add_tokens([token for _, token in missing])
@@ -191,7 +196,7 @@ def _extra(source: Mapping[str, Any]) -> list[Any]:
         if isinstance(given, Mapping):
             given = list(given.values())
         if not isinstance(given, (list, tuple)):
-            raise TokenizerError(f"{key} must be a list of tokens, got {given!r}")
+            raise TokenizerError(f"{key} must be a list of tokens, got {given!r:.60}; write a list")
         values += [value for value in given if value not in values]
     return values
 
@@ -201,7 +206,7 @@ def _token_id(value: object, where: str) -> int:
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31:
         return value
-    raise TokenizerError(f"{where} must give ids as whole numbers from 0, got {value!r}")
+    raise TokenizerError(f"{where} must give ids as whole numbers from 0, got {value!r:.60}; correct it")
 
 
 def _add_and_check_ids(backend: Tokenizer, tokens: list[AddedToken]) -> None:

@@ -261,7 +261,7 @@ class BertTokenizer:
     def batch_encode_plus(self, batch_text_or_text_pairs: Sequence[Any], **keywords: Any) -> BatchEncoding:
         """Tokenize a list of texts or of (first, second) pairs; keywords and result of a call."""
         if isinstance(batch_text_or_text_pairs, str):
-            raise TokenizerError(f"batch_text_or_text_pairs must be a list, got str {batch_text_or_text_pairs!r:.60}")
+            raise TokenizerError(f"the batch must be a list, got str {batch_text_or_text_pairs!r:.60}; put it into one")
         return self(batch_text_or_text_pairs, **keywords)
 
     def encode(self, text: str | Sequence[Any], text_pair: str | Sequence[Any] | None = None, **keywords: Any) -> Any:

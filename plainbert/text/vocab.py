@@ -45,7 +45,7 @@ def read_vocab(path: Path) -> dict[str, int]:
     except FileNotFoundError:
         raise MissingFileError(f"vocabulary file must exist, got {path}; check the folder") from None
     except OSError as error:
-        raise TokenizerError(f"{path.name} must be a readable file, got {path} ({error.strerror})") from error
+        raise TokenizerError(f"{path.name} must be a readable file, got {path} ({error.strerror}); check it") from error
     lines = raw.count(b"\n") + 1
     if lines > MAX_VOCAB_LINES:
         raise TokenizerError(
@@ -60,7 +60,9 @@ def read_vocab(path: Path) -> dict[str, int]:
         ) from None
     vocab = parse_vocab(text, path.name)
     if not vocab:
-        raise TokenizerError(f"{path.name} must hold one token a line, got {len(raw)} bytes without any in {path}")
+        raise TokenizerError(
+            f"{path.name} must hold one token a line, got {len(raw)} bytes without any in {path}; is the file complete?"
+        )
     return vocab
 
 
@@ -104,16 +106,16 @@ def given_vocab(vocab: object, vocab_file: object) -> dict[str, int]:
 def check_vocab(vocab: Mapping[str, int]) -> dict[str, int]:
     """Check a vocabulary given as a dictionary: text to whole numbers from 0, no number twice."""
     if not vocab:
-        raise TokenizerError("vocab must hold at least one token, got an empty dictionary")
+        raise TokenizerError("vocab must hold at least one token, got an empty dictionary; add tokens")
     owner: dict[int, str] = {}
     for token, number in vocab.items():
         if not isinstance(token, str) or not token:
-            raise TokenizerError(f"vocab must map text to ids, got the token {token!r}")
+            raise TokenizerError(f"vocab must map text to ids, got the token {token!r:.60}; take it out")
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**31:
-            raise TokenizerError(f"vocab must map tokens to ids from 0, got {token!r}: {number!r}")
+            raise TokenizerError(f"vocab must map tokens to ids from 0, got {token!r}: {number!r:.60}; correct it")
         if number in owner:
             raise TokenizerError(
-                f"vocab must give a token its own id, got {number} for {owner[number]!r} and {token!r}"
+                f"vocab must give a token its own id, got {number} for {owner[number]!r} and {token!r}; renumber them"
             )
         owner[number] = token
     return dict(vocab)

@@ -103,7 +103,7 @@ def test_declared_ids_are_kept_or_refused(write_vocab: Any, load: Load) -> None:
     [
         ({"cls_token": 3}, "cls_token must be a token .* got 3"),
         ({"cls_token": ""}, "cls_token must be a token of at least one character, got ''"),
-        ({"cls_token": {"content": "[CLS]", "lstrip": 1}}, "cls_token: lstrip must be true or false, got 1"),
+        ({"cls_token": {"content": "[CLS]", "lstrip": 1}}, "cls_token: lstrip must be True or False, got 1"),
         ({"cls_token": {"text": "[CLS]"}}, "cls_token must be a token .* got {'text'"),
         ({"additional_special_tokens": "<e>"}, "additional_special_tokens must be a list of tokens, got '<e>'"),
         ({"additional_special_tokens": [None]}, "additional_special_tokens must be a token .* got None"),
