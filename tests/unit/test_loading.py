@@ -332,7 +332,7 @@ def test_a_keyword_that_loading_does_not_have_is_refused(small: BertConfig, stor
     folder = store(BertModel(small).state_dict(), small)
     with pytest.raises(
         KeywordError,
-        match=f"from_pretrained has no keyword '{keyword}'; it takes .*revision.*every field of BertConfig",
+        match=f"from_pretrained has no keyword '{keyword}'; it takes .*revision.*every field of Bert",
     ):
         BertModel.from_pretrained(folder, **{keyword: True})
 
