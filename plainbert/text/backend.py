@@ -17,9 +17,9 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from plainbert.errors import MissingFileError, PlainBertWarning, TokenizerError
+from plainbert.errors import PlainBertWarning, TokenizerError
 from plainbert.text.special import MAX_ADDED_TOKENS, SpecialTokens, add_declared_tokens, find_special_tokens
-from plainbert.text.vocab import looks_cased, read_vocab
+from plainbert.text.vocab import looks_cased, read_bounded, read_vocab
 
 # The largest published tokenizer.json of this family is XLM-R's, 17 MB.
 MAX_TOKENIZER_BYTES = 64 * 1024 * 1024
@@ -124,31 +124,10 @@ def build(
 def read_source(tokenizer_json: Path | None, vocab_txt: Path | None) -> bytes | dict[str, int]:
     """Read what ``build`` starts from: a tokenizer.json if there is one, else a vocab.txt."""
     if tokenizer_json is not None:
-        return read_tokenizer_json(Path(tokenizer_json))
+        return read_bounded(Path(tokenizer_json), MAX_TOKENIZER_BYTES)
     if vocab_txt is not None:
         return read_vocab(Path(vocab_txt))
     raise TokenizerError("a tokenizer must have tokenizer.json or vocab.txt, got neither; add one")
-
-
-def read_tokenizer_json(path: Path) -> bytes:
-    """Read a tokenizer.json as bytes.
-
-    Raises:
-        TokenizerError: It is larger than any tokenizer of this family, or unreadable.
-        MissingFileError: There is no such file.
-    """
-    try:
-        size = path.stat().st_size
-        if size > MAX_TOKENIZER_BYTES:
-            raise TokenizerError(
-                f"{path.name} must have at most {MAX_TOKENIZER_BYTES} bytes, got {size} in {path}; this is not a "
-                "tokenizer of this family"
-            )
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise MissingFileError(f"tokenizer file must exist, got {path}; check the folder") from None
-    except OSError as error:
-        raise TokenizerError(f"{path.name} must be a readable file, got {path} ({error.strerror}); check it") from error
 
 
 def parse_tokenizer(raw: bytes) -> Tokenizer:

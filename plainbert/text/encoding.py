@@ -1,6 +1,6 @@
 """The batch that the tokenizer returns: a mapping for ``model(**batch)``, and what is known about each token.
 
-``layout.py`` beside this file makes its rows.
+``rows.py`` beside this file makes its rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 from plainbert.errors import TokenizerError
-from plainbert.text.layout import Row
+from plainbert.text.rows import Row
 
 _TENSOR_KINDS = ("pt", "np")
 

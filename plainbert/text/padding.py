@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from plainbert.errors import TokenizerError
 from plainbert.text.encoding import BatchEncoding
-from plainbert.text.layout import Padding, Row
+from plainbert.text.rows import Padding, Row
 
 # What an entry is filled up with. Other entries (labels ...) are left as they are, as in transformers.
 _FILLING = {"attention_mask": 0, "token_type_ids": 0, "special_tokens_mask": 1}

@@ -9,7 +9,7 @@ from typing import Any
 from plainbert.errors import TokenizerError
 from plainbert.text.arguments import flag, refuse_keywords, whole_number
 from plainbert.text.backend import class_name
-from plainbert.text.layout import ENTRIES
+from plainbert.text.rows import ENTRIES
 from plainbert.text.special import ROLES
 
 # What transformers writes as model_max_length where nobody knows it.

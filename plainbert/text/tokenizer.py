@@ -1,6 +1,6 @@
 """``BertTokenizer``: text to ids and back, with the names, defaults and results of transformers.
 
-The work is done by the tokenizers library; ``backend.py`` beside this file reads the files, ``layout.py``,
+The work is done by the tokenizers library; ``backend.py`` beside this file reads the files, ``rows.py``,
 ``truncation.py`` and ``padding.py`` make rows, ``encoding.py`` is the batch, ``saving.py`` its files.
 
 Where transformers 5.24 differs: what cannot be done is an error here (a ``max_length`` below the special tokens, a
@@ -32,11 +32,10 @@ from plainbert.text.arguments import (
 from plainbert.text.backend import Backend, build, read_source
 from plainbert.text.decoding import check_sequences, decode_ids, ids_to_tokens, tokens_to_ids
 from plainbert.text.encoding import BatchEncoding, as_tensors, check_tensor_kind
-from plainbert.text.layout import ENTRIES
 from plainbert.text.padding import PadToken, pad_batch, pad_rows, target_length
+from plainbert.text.rows import ENTRIES, SharedTokenizer
 from plainbert.text.saving import tokenizer_files
 from plainbert.text.settings import ASSIGNABLE, Settings, read_settings, refuse_assignment, refuse_settings
-from plainbert.text.shared import SharedTokenizer
 from plainbert.text.special import ROLES
 from plainbert.text.truncation import Truncation
 from plainbert.text.vocab import given_vocab

@@ -20,6 +20,26 @@ MAX_VOCAB_LINES = 2_000_000
 _LINE_END = " \t\n\x0b\x0c\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
+def read_bounded(path: Path, most_bytes: int) -> bytes:
+    """Read a tokenizer's file, whose size is looked at first.
+
+    Raises:
+        TokenizerError: It has more than ``most_bytes``, or is unreadable.
+        MissingFileError: There is no such file.
+    """
+    try:
+        size = path.stat().st_size
+        if size > most_bytes:
+            raise TokenizerError(
+                f"{path.name} must have at most {most_bytes} bytes, got {size} in {path}; is this the right file?"
+            )
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise MissingFileError(f"{path.name} must exist, got {path}; check the folder") from None
+    except OSError as error:
+        raise TokenizerError(f"{path.name} must be a readable file, got {path} ({error.strerror}); check it") from error
+
+
 def read_vocab(path: Path) -> dict[str, int]:
     """Read a vocab.txt.
 
@@ -34,18 +54,7 @@ def read_vocab(path: Path) -> dict[str, int]:
         TokenizerError: The file is too large, too long, not UTF-8, or holds no token.
         MissingFileError: There is no such file.
     """
-    try:
-        size = path.stat().st_size
-        if size > MAX_VOCAB_BYTES:
-            raise TokenizerError(
-                f"{path.name} must have at most {MAX_VOCAB_BYTES} bytes, got {size} in {path}; "
-                "this is not a BERT vocabulary"
-            )
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise MissingFileError(f"vocabulary file must exist, got {path}; check the folder") from None
-    except OSError as error:
-        raise TokenizerError(f"{path.name} must be a readable file, got {path} ({error.strerror}); check it") from error
+    raw = read_bounded(path, MAX_VOCAB_BYTES)
     lines = raw.count(b"\n") + 1
     if lines > MAX_VOCAB_LINES:
         raise TokenizerError(
