@@ -6,9 +6,9 @@ What the folder says is read by ``recipe.py``; the arithmetic of pooling is in `
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,40 @@ import torch
 
 from plainbert.checkpoints.folder import FolderSource
 from plainbert.checkpoints.hub import find
-from plainbert.errors import InputError, PlainBertWarning
+from plainbert.errors import InputError, warn
 from plainbert.models.bert import BertModel
 from plainbert.models.pooling import check_modes, pool
+from plainbert.tasks.batching import Row, batches, padded
 from plainbert.tasks.recipe import Recipe, encoder_folder, is_number, read_recipe
 from plainbert.text.tokenizer import BertTokenizer
 
 # What the tokenizer knows of a text takes far more memory than its ids, and is dropped after so many texts.
 _TOKENIZED_AT_ONCE = 1024
 
-_Row = dict[str, "np.ndarray[Any, np.dtype[np.int32]]"]
+
+@dataclass
+class _Run:
+    """The settled options of one run over texts, and what has been counted so far."""
+
+    prompt: str
+    left_out: int
+    """Tokens of the prompt, from the start of a row, that the pooling leaves out."""
+    normalize: bool
+    width: int
+    max_batch_tokens: int
+    refuse_long: bool
+    max_length: int
+    texts: int = 0
+    cut: int = 0
+    dropped: int = 0
+
+    def report(self) -> None:
+        """Say in one warning what was dropped."""
+        if self.cut:
+            warn(
+                f"{self.cut} of {self.texts} texts were cut to {self.max_length} tokens (max_length); "
+                f"{self.dropped} tokens were dropped"
+            )
 
 
 class Embedder:
@@ -54,7 +78,9 @@ class Embedder:
         positions = model.config.max_position_embeddings
         length = recipe.max_length
         if length is None:
-            length = min(tokenizer.model_max_length or positions, positions)
+            length = min(
+                tokenizer.model_max_length, positions
+            )  # where no file says it, it is beyond any number of positions
         if not is_number(length) or not 1 <= length <= positions:
             raise InputError(
                 f"max_length must be a number from 1 to {positions} (max_position_embeddings), got {length!r}; "
@@ -74,7 +100,7 @@ class Embedder:
         cls,
         pretrained_model_name_or_path: str | os.PathLike[str],
         device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | str = torch.float32,
         max_length: int | None = None,
         *,
         revision: str | None = None,
@@ -120,11 +146,9 @@ class Embedder:
         tokenizer = BertTokenizer.from_pretrained(name, **hub)
         positions = model.config.max_position_embeddings
         if max_length is None and recipe.max_length is not None and recipe.max_length > positions:
-            warnings.warn(
+            warn(
                 f"{source.name}: max_seq_length must be at most {positions} (max_position_embeddings), got "
-                f"{recipe.max_length}; {positions} is used",
-                PlainBertWarning,
-                stacklevel=2,
+                f"{recipe.max_length}; {positions} is used"
             )
             recipe = replace(recipe, max_length=positions)
         return cls(model, tokenizer, recipe)
@@ -174,10 +198,56 @@ class Embedder:
             InputError: a text that is not a string, an option outside its range, or a text too long under
                 ``truncation="error"``.
         """
-        texts = [texts] if isinstance(texts, str) else list(texts)
-        for index, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise InputError(f"texts must be strings, got {type(text).__name__} at index {index}; convert it first")
+        run = self._run(prompt, prompt_name, normalize, truncate_dim, max_batch_tokens, truncation)
+        texts = _checked([texts] if isinstance(texts, str) else texts, 0)
+        with _progress(progress, len(texts)) as advance:
+            vectors = self._encode(texts, run, advance)
+        run.report()
+        return vectors
+
+    def encode_chunks(
+        self,
+        chunks: Iterable[Sequence[str]],
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        normalize: bool | None = None,
+        truncate_dim: int | None = None,
+        max_batch_tokens: int = 16384,
+        truncation: str = "truncate",
+        progress: bool = False,
+    ) -> Iterator[np.ndarray]:
+        """Give the vectors of texts that come in chunks, of which one is held at a time.
+
+        Args:
+            chunks: lists of texts, asked for one by one; a thousand texts are enough to fill batches well.
+            prompt: as in ``encode``, and so are all the others; the one warning of cut texts comes at the end.
+
+        Returns:
+            (n, d) float32 for each chunk, as ``encode`` gives it.
+
+        Raises:
+            InputError: as ``encode``; an option at once, a text when its chunk is reached.
+        """
+        run = self._run(prompt, prompt_name, normalize, truncate_dim, max_batch_tokens, truncation)
+
+        def encoded() -> Iterator[np.ndarray]:
+            with _progress(progress, None) as advance:
+                for texts in chunks:
+                    yield self._encode(_checked(texts, run.texts), run, advance)
+            run.report()
+
+        return encoded()
+
+    def _run(
+        self,
+        prompt: str | None,
+        prompt_name: str | None,
+        normalize: bool | None,
+        truncate_dim: int | None,
+        max_batch_tokens: int,
+        truncation: str,
+    ) -> _Run:
+        """Check the options of a run and settle those that the folder declares."""
         if truncation not in ("truncate", "error"):
             raise InputError(f"truncation must be 'truncate' or 'error', got {truncation!r}; choose one of them")
         if not is_number(max_batch_tokens) or max_batch_tokens < 1:
@@ -188,24 +258,35 @@ class Embedder:
                 f"truncate_dim must be a number from 1 to {self.dimension} (the width of the vectors), got {width!r}; "
                 "leave it out to keep them whole"
             )
-        normalize = self.recipe.normalize if normalize is None else normalize
         prompt = self._prompt(prompt, prompt_name)
-        rows = self._tokenize([prompt + text for text in texts], truncation)
-        left_out = 0 if self.recipe.include_prompt or not prompt else self._prompt_length(prompt)
-        vectors = np.empty((len(rows), width), dtype=np.float32)
+        return _Run(
+            prompt=prompt,
+            left_out=0 if self.recipe.include_prompt or not prompt else self._prompt_length(prompt),
+            normalize=self.recipe.normalize if normalize is None else normalize,
+            width=width,
+            max_batch_tokens=max_batch_tokens,
+            refuse_long=truncation == "error",
+            max_length=self.max_length,
+        )
+
+    def _encode(self, texts: list[str], run: _Run, advance: Callable[[int], None]) -> np.ndarray:
+        """Give the vectors of texts that are held together: (n, d) float32."""
+        rows = self._tokenize([run.prompt + text for text in texts], run)
+        vectors = np.empty((len(rows), run.width), dtype=np.float32)
         device = next(self.model.parameters()).device
         training = self.model.training
         self.model.eval()
         try:
-            for indices in _shown(_batches([len(row["input_ids"]) for row in rows], max_batch_tokens), rows, progress):
-                batch = _padded([rows[index] for index in indices], self.tokenizer.pad_token_id or 0)
+            for indices in batches([len(row["input_ids"]) for row in rows], run.max_batch_tokens):
+                batch = padded([rows[index] for index in indices], self.tokenizer.pad_token_id or 0)
                 batch = {name: table.to(device) for name, table in batch.items()}
                 with torch.inference_mode():
                     hidden = self.model(**batch).last_hidden_state
-                    pooled = pool(hidden, batch["attention_mask"], self.recipe.pooling, left_out)[:, :width]
-                    if normalize:
+                    pooled = pool(hidden, batch["attention_mask"], self.recipe.pooling, run.left_out)[:, : run.width]
+                    if run.normalize:
                         pooled = torch.nn.functional.normalize(pooled, dim=-1)
                 vectors[indices] = pooled.float().cpu().numpy()
+                advance(len(indices))
         finally:
             self.model.train(training)
         return vectors
@@ -229,33 +310,27 @@ class Embedder:
             )
         return self.recipe.prompts[prompt_name]
 
-    def _tokenize(self, texts: list[str], truncation: str) -> list[_Row]:
-        """Tokenise texts to rows of at most ``max_length`` tokens, and say what was dropped."""
+    def _tokenize(self, texts: list[str], run: _Run) -> list[Row]:
+        """Tokenise texts to rows of at most ``max_length`` tokens, and count what was dropped."""
         rows = self._rows(texts)
         lengths = [len(row["input_ids"]) for row in rows]
         long = [index for index, length in enumerate(lengths) if length > self.max_length]
-        if not long:
-            return rows
-        dropped = sum(lengths[index] - self.max_length for index in long)
-        if truncation == "error":
+        if long and run.refuse_long:
             raise InputError(
                 f"texts must have at most {self.max_length} tokens (max_length), got {lengths[long[0]]} at index "
-                f"{long[0]} ({len(long)} in all are longer); shorten them or pass truncation='truncate'"
+                f"{run.texts + long[0]} ({len(long)} in all are longer); shorten them or pass truncation='truncate'"
             )
-        warnings.warn(
-            f"{len(long)} of {len(texts)} texts were cut to {self.max_length} tokens (max_length); "
-            f"{dropped} tokens were dropped",
-            PlainBertWarning,
-            stacklevel=3,
-        )
         cut = self._rows([texts[index] for index in long], truncation=True, max_length=self.max_length)
         for index, row in zip(long, cut, strict=True):
             rows[index] = row
+        run.texts += len(texts)
+        run.cut += len(long)
+        run.dropped += sum(lengths[index] - self.max_length for index in long)
         return rows
 
-    def _rows(self, texts: list[str], **options: Any) -> list[_Row]:
+    def _rows(self, texts: list[str], **options: Any) -> list[Row]:
         """Tokenise without padding: what the model takes, one dictionary a text."""
-        rows: list[_Row] = []
+        rows: list[Row] = []
         for start in range(0, len(texts), _TOKENIZED_AT_ONCE):
             some = texts[start : start + _TOKENIZED_AT_ONCE]
             batch = self.tokenizer([_lower(text) for text in some] if self.recipe.lower_case else some, **options)
@@ -271,47 +346,29 @@ class Embedder:
         return len(batch["input_ids"][0]) - batch.special_tokens_mask[0][-1]
 
 
-def _batches(lengths: list[int], max_batch_tokens: int) -> Iterator[list[int]]:
-    """Group the indices of rows, longest first, so that rows times the longest stays within the bound."""
-    batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > max_batch_tokens:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
-
-
-def _padded(rows: Sequence[_Row], pad_token_id: int) -> dict[str, torch.Tensor]:
-    """Fill rows up to the longest: (B, S) int64 each.
-
-    On the right, whatever side the tokenizer prefers: positions count from the first token, so that filling up on the
-    left would make a text's vector depend on its neighbours.
-    """
-    longest = max(len(row["input_ids"]) for row in rows)
-    batch = {}
-    for name in rows[0]:
-        table = np.full((len(rows), longest), pad_token_id if name == "input_ids" else 0, dtype=np.int64)
-        for filled, row in zip(table, rows, strict=True):
-            filled[: len(row[name])] = row[name]
-        batch[name] = torch.from_numpy(table)
-    return batch
-
-
-def _shown(batches: Iterable[list[int]], rows: Sequence[object], progress: bool) -> Iterator[list[int]]:
-    """Pass batches on and, if asked, draw a bar over the texts on stderr."""
-    if not progress:
-        yield from batches
+@contextmanager
+def _progress(wanted: bool, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Draw a bar over the texts on stderr, if wanted, and give what moves it; without a total it counts."""
+    if not wanted:
+        yield lambda _: None
         return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task("Texts", total=len(rows))
-        for batch in batches:
-            yield batch
-            bar.advance(task, len(batch))
+    columns = (TextColumn("Texts"), BarColumn(), TextColumn("{task.completed:.0f}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def _checked(texts: Sequence[str], before: int) -> list[str]:
+    """Refuse what is not a string, by its index; so many texts came before these."""
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(
+                f"texts must be strings, got {type(text).__name__} at index {before + index}; convert it first"
+            )
+    return list(texts)
 
 
 def _lower(text: str) -> str:

@@ -6,7 +6,6 @@ Read from ``modules.json`` and the files it points to; ``embed.py`` does what th
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from plainbert.checkpoints.folder import FolderSource, Source
 from plainbert.checkpoints.layout import read_json
 from plainbert.checkpoints.safe import open_regular, parse_object, read_at_most
-from plainbert.errors import CheckpointError, PlainBertWarning
+from plainbert.errors import CheckpointError, warn
 from plainbert.models.pooling import POOLING_MODES
 
 # The older spelling of 1_Pooling/config.json: one boolean per mode, in the order of concatenation.
@@ -70,11 +69,9 @@ def read_recipe(source: Source) -> Recipe:
     """
     path = source.path("modules.json")
     if path is None:
-        warnings.warn(
+        warn(
             f"{source.name} has no modules.json, so nothing says how it pools; the mean over the tokens is used, not "
-            "normalised",
-            PlainBertWarning,
-            stacklevel=3,
+            "normalised"
         )
         return Recipe(**_read_prompts(source), **_read_lengths(source, ""))
     modules = _read_modules(path)

@@ -306,3 +306,34 @@ def test_progress_is_drawn_on_stderr_only_when_asked(embedder: Embedder, capsys:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "Texts" in captured.err
+
+
+def test_chunks_give_what_each_alone_gives_and_one_warning(embedder: Embedder) -> None:
+    chunks = [["hello", "hello " * 50], [], ["there " * 60], ["world"]]
+    asked: list[int] = []
+
+    def given() -> Any:
+        for index, chunk in enumerate(chunks):
+            asked.append(index)
+            yield chunk
+
+    vectors = embedder.encode_chunks(given(), truncate_dim=5)
+    assert asked == []
+    first = next(vectors)
+    assert asked == [0]
+    with pytest.warns(PlainBertWarning, match=r"^2 of 4 texts were cut to 30 tokens .*; 54 tokens were") as said:
+        rest = list(vectors)
+    assert len(said) == 1
+    with pytest.warns(PlainBertWarning):
+        alone = [embedder.encode(chunk, truncate_dim=5) for chunk in chunks]
+    assert [found.shape for found in alone] == [(2, 5), (0, 5), (1, 5), (1, 5)]
+    assert all(np.array_equal(one, other) for one, other in zip(alone, [first, *rest], strict=True))
+
+
+def test_an_error_in_a_later_chunk_counts_from_the_first_text(embedder: Embedder) -> None:
+    with pytest.raises(InputError, match="got 52 at index 3 "):
+        list(embedder.encode_chunks([["hello", "there"], ["world", "hello " * 50]], truncation="error"))
+    with pytest.raises(InputError, match="got int at index 2;"):
+        list(embedder.encode_chunks([["hello", "there"], [7]]))  # type: ignore[list-item]
+    with pytest.raises(InputError, match=r"truncate_dim .* got 33"):
+        embedder.encode_chunks([], truncate_dim=33)
