@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plainbert.cli import common
-from plainbert.errors import CheckpointError, InputError
+from plainbert.cli.declared import plan_of
+from plainbert.errors import CheckpointError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 # What describes a model and its tokenizer. Weights of other frameworks and code stay behind.
 _COPIED = {".json", ".txt", ".md", ".model", ".jinja"}
 _INDEXES = {"model.safetensors.index.json", "pytorch_model.bin.index.json"}
-_TABLES = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 
 
 @click.command(
@@ -44,11 +44,13 @@ def command(name: str, target: Path, **hub: Any) -> int:
     """
     target = target.absolute()
     if target.exists() and Path(name).exists() and target.samefile(name):
-        raise InputError(f"DST must be another folder than SRC, got {str(target)!r} for both; name a new one")
+        raise click.UsageError(f"DST must be another folder than SRC, got {str(target)!r} for both; name a new one.")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InputError(f"DST must be a new or empty folder, got {str(target)!r}, which is there; name a new one")
+        raise click.UsageError(f"DST must be a new or empty folder, got {str(target)!r}, which is there; name another.")
     if not target.parent.is_dir():
-        raise InputError(f"DST must be in a folder that exists, got {str(target)!r}; make {str(target.parent)!r} first")
+        raise click.UsageError(
+            f"DST must be in a folder that exists, got {str(target)!r}; make {str(target.parent)!r} first."
+        )
 
     from plainbert.checkpoints.folder import FolderSource
     from plainbert.checkpoints.hub import find
@@ -81,60 +83,61 @@ def _read(source: Source) -> tuple[dict[str, Tensor], list[tuple[str, str]], lis
 
     Returns:
         Name to tensor; the renamed ones, old and new; and the names of those that need not be stored.
+
+    Raises:
+        CheckpointError: weights that loading would refuse.
     """
     import torch
 
     from plainbert.checkpoints.layout import read_json
     from plainbert.checkpoints.tensors import open_tensors
-    from plainbert.checkpoints.weight_map import wrapper_prefix
     from plainbert.config import BertConfig
     from plainbert.families.bert import WEIGHT_MAP
+    from plainbert.models.pretrained import warn_of_odd_table
 
-    config = BertConfig.from_dict(read_json(source.require("config.json")))
+    config: BertConfig = BertConfig.from_dict(read_json(source.require("config.json")))
     tensors: dict[str, Tensor] = {}
-    stored_as: dict[str, str] = {}
-    left_out = []
+    today_of: dict[str, str] = {}
     with open_tensors(source) as stored:
-        wrapper = wrapper_prefix(stored.infos)
+        model, plan = plan_of(config, stored.infos, ignore_mismatched_sizes=True)
+        left_out = list(plan.buffers)
+        for name in left_out:
+            warn_of_odd_table(name, stored.read(name))
+        planned = {name: here for here, name in plan.sources.items()}
         for name in stored.infos:
-            plain = name.removeprefix(wrapper)
-            here = WEIGHT_MAP.name_here(plain) or plain
-            tensor = stored.read(name)
-            if here in _TABLES and torch.equal(tensor.flatten(), _usual_table(here, tensor)):
-                left_out.append(name)
+            if name in left_out:
                 continue
-            # The table's names carry the prefix of a model with a head; a bare encoder is stored without it.
-            today = here if plain.startswith("bert.") else here.removeprefix("bert.")
+            plain = name.removeprefix(plan.wrapper)
+            # Heads that the declared model does not have are in no plan, and keep their values all the same.
+            here = (planned.get(name) or WEIGHT_MAP.name_here(plain) or plain).removeprefix("bert.")
+            # What is stored as a bare encoder, without the prefix of a model with a head, stays one.
+            today = f"bert.{here}" if plain.startswith("bert.") else here
             if today in tensors:
-                raise CheckpointError(f"{today} must be stored once, got {stored_as[today]!r} and {name!r}; keep one")
-            tensors[today] = tensor
-            stored_as[today] = name
-    if config.tie_word_embeddings:
-        for copy, original in (
-            ("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
-            ("cls.predictions.decoder.bias", "cls.predictions.bias"),
-        ):
-            if copy in tensors and original in tensors and torch.equal(tensors[copy], tensors[original]):
-                del tensors[copy]
-                left_out.append(stored_as[copy])
-    return tensors, [(old, new) for new, old in stored_as.items() if old != new and new in tensors], left_out
-
-
-def _usual_table(name: str, tensor: Tensor) -> Tensor:
-    """Give what the model computes in place of a stored table: positions 0, 1, 2 ..., or segments 0."""
-    import torch
-
-    table = torch.arange(tensor.numel()) if name.endswith("position_ids") else torch.zeros(tensor.numel())
-    return table.to(tensor.dtype)
+                raise CheckpointError(f"{today} must be stored once, got it as {name!r} too; keep one")
+            tensors[today] = stored.read(name)
+            today_of[name] = today
+    # A parameter with several names, such as a decoder tied to the embedding, is stored under the first of them.
+    first: dict[int, str] = {}
+    for here, parameter in model.state_dict(keep_vars=True).items():
+        name = plan.sources.get(here, "")
+        original = first.setdefault(id(parameter), name) if name else name
+        if original != name and torch.equal(tensors[today_of[original]], tensors[today_of[name]]):
+            del tensors[today_of.pop(name)]
+            left_out.append(name)
+    return tensors, [(old, new) for old, new in today_of.items() if old != new], left_out
 
 
 def _copy_others(source: Source, folder: Path) -> list[str]:
     """Copy what describes the model; give the names of what stays behind."""
+    from plainbert.checkpoints.layout import weight_files
+
+    files = weight_files(source)
+    read = {path.name for path in (*files.paths, files.index_path) if path is not None}  # they are in the new file
     left_behind = []
     for filename in source.filenames():
-        if filename in _INDEXES or filename.startswith(("model.safetensors", "model-", "pytorch_model")):
-            continue  # these weights are in the new file
-        if Path(filename).suffix.lower() not in _COPIED:
+        if filename in read:
+            continue
+        if filename in _INDEXES or Path(filename).suffix.lower() not in _COPIED:
             left_behind.append(filename)
             continue
         copy = folder / filename

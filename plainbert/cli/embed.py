@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from plainbert.cli import common
+from plainbert.cli.common import Failures
+from plainbert.cli.lines import Line, read_lines
+from plainbert.cli.rows import Row, choose_format, open_output, write_rows, write_table
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FORMATS = ("jsonl", "json", "csv", "npy", "text")
 
@@ -70,20 +78,19 @@ def command(
     """Turn texts into vectors, pooled and normalised as the checkpoint declares.
 
     INPUT is a file with one text per line, or - for stdin. Each text gives one row with its index, itself and its
-    vector; with npy, the vectors alone as one float32 array.
+    vector; with npy, the vectors alone as one float32 array. Rows of jsonl and csv are written while the input is read.
     """
-    form = common.choose_format(form, output, FORMATS)
-    lines, complaints = common.read_lines(source, texts)
-
-    import numpy as np
+    form = choose_format(form, output, FORMATS)
+    failures = Failures()
+    chunks, again = itertools.tee(read_lines(source, texts, failures))
 
     from plainbert.tasks.embed import Embedder
 
     embedder = Embedder.from_pretrained(
-        name, device=common.check_device(device), dtype=common.torch_dtype(dtype), max_length=max_length, **hub
+        name, device=common.device_named(device), dtype=dtype, max_length=max_length, **hub
     )
-    vectors = embedder.encode(
-        [line.text for line in lines],
+    vectors = embedder.encode_chunks(
+        ([line.text for line in lines] for lines in again),
         prompt=prompt,
         prompt_name=prompt_name,
         normalize=normalize,
@@ -92,41 +99,62 @@ def command(
         truncation=truncation,
         progress=progress,
     )
-    finite = np.isfinite(vectors).all(axis=1)
-    for line, fine in zip(lines, finite, strict=True):
-        if not fine:
-            complaints.append(f"text {line.index + 1} has a vector with NaN or infinity in it; it was left out")
-    vectors = vectors[finite]
-    lines = [line for line, fine in zip(lines, finite, strict=True) if fine]
+    results = _finite(zip(chunks, vectors, strict=True), failures)
+    width = truncate_dim or embedder.dimension
+    # One column a number: what spreadsheets and R read.
+    names = [f"e{number}" for number in range(width)]
     if form == "npy":
-        with common.open_output(output) as stream:
-            np.lib.format.write_array(stream, vectors, allow_pickle=False)
-    elif form == "csv":
-        # One column a number: what spreadsheets and R read.
-        names = [f"e{number}" for number in range(vectors.shape[1])]
-        flat = [
-            {"index": line.index, "text": line.text, **dict(zip(names, _numbers(vector), strict=True))}
-            for line, vector in zip(lines, vectors, strict=True)
-        ]
-        common.write_rows(flat, form, output, ["index", "text", *names], table=())
+        _write_array([some for _, some in results], width, output)
+    elif form == "text":
+        write_table([_shown(*pair) for lines, some in results for pair in zip(lines, some, strict=True)], output)
     else:
-        rows: list[common.Row] = [
-            {"index": line.index, "text": line.text, "embedding": _numbers(vector)}
-            for line, vector in zip(lines, vectors, strict=True)
-        ]
-        table = [
-            {
-                "text": common.shorten(row["text"]),
-                "dimensions": str(vectors.shape[1]),
-                "length": f"{np.linalg.norm(vector):.4f}",
-                "vector": " ".join(f"{number:+.4f}" for number in vector[:6]) + (" ..." if len(vector) > 6 else ""),
-            }
-            for row, vector in zip(rows, vectors, strict=True)
-        ]
-        common.write_rows(rows, form, output, ["index", "text", "embedding"], table)
-    return common.report_failures(complaints)
+        rows = (
+            [
+                {"index": line.index, "text": line.text}
+                | (dict(zip(names, numbers, strict=True)) if form == "csv" else {"embedding": numbers})
+                for line, numbers in zip(lines, map(_numbers, some), strict=True)
+            ]
+            for lines, some in results
+        )
+        write_rows(rows, form, output, ["index", "text", *names])
+    return failures.code
 
 
-def _numbers(vector: Any) -> list[float]:
+def _finite(
+    results: Iterable[tuple[list[Line], np.ndarray]], failures: Failures
+) -> Iterator[tuple[list[Line], np.ndarray]]:
+    """Leave out the texts whose vector is not finite, and say so."""
+    import numpy as np
+
+    for lines, vectors in results:
+        finite = np.isfinite(vectors).all(axis=1)
+        for line, fine in zip(lines, finite, strict=True):
+            if not fine:
+                failures.say(f"text {line.index + 1} must have a finite vector, got NaN or infinity; it was left out")
+        yield [line for line, fine in zip(lines, finite, strict=True) if fine], vectors[finite]
+
+
+def _write_array(parts: list[np.ndarray], width: int, output: Path | None) -> None:
+    """Write the vectors as one (n, d) array, whose header says n: nothing can go out before the last text is in."""
+    import numpy as np
+
+    with open_output(output) as stream:
+        whole = np.concatenate(parts) if parts else np.empty((0, width), dtype=np.float32)
+        np.lib.format.write_array(stream, whole, allow_pickle=False)
+
+
+def _shown(line: Line, vector: np.ndarray) -> Row:
+    """Give the line of the table for one text."""
+    import numpy as np
+
+    return {
+        "text": common.shorten(line.text),
+        "dimensions": str(len(vector)),
+        "norm": f"{np.linalg.norm(vector):.4f}",
+        "vector": " ".join(f"{number:+.4f}" for number in vector[:6]) + (" ..." if len(vector) > 6 else ""),
+    }
+
+
+def _numbers(vector: np.ndarray) -> list[float]:
     """Give float32 numbers as the shortest decimals that read back as the same float32."""
     return [float(number) for number in vector.astype(str)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections import Counter
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plainbert.cli import common
+from plainbert.cli.declared import has_tokenizer, plan_of
+from plainbert.cli.rows import render_table
 
 if TYPE_CHECKING:
     from plainbert.checkpoints.folder import Source
@@ -25,7 +26,6 @@ _HEADS = {
     "classifier.": "classifier (sequence, token or multiple choice)",
     "qa_outputs.": "question answering",
 }
-_MAX_TOKENIZER_BYTES = 256 << 20
 
 
 @click.command(
@@ -70,23 +70,18 @@ def command(name: str, as_json: bool, **hub: Any) -> int:
 
 def _model(source: Source) -> dict[str, Any]:
     """Describe config, parameters and names, by planning the load of the declared head without carrying it out."""
-    import plainbert
     from plainbert.checkpoints.layout import read_json
     from plainbert.checkpoints.tensors import open_tensors
-    from plainbert.cli.verify import HEADS
     from plainbert.config import BertConfig
-    from plainbert.loading_plan import plan_loading
-    from plainbert.models.pretrained import without_weights
+    from plainbert.models.bert import BertModel
 
     config: BertConfig = BertConfig.from_dict(read_json(source.require("config.json")))
-    head = next((one for one in config.architectures or () if one in HEADS), "BertModel")
     with open_tensors(source) as stored:
         infos = stored.infos
-    with without_weights():
-        model = getattr(plainbert, head)(config)
-    plan = plan_loading(model, infos)
+    model, plan = plan_of(config, infos)
+    head = type(model).__name__
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    if head == "BertModel" and any(name.startswith("pooler.") for name in plan.fresh):
+    if isinstance(model, BertModel) and model.pooler and any(name.startswith("pooler.") for name in plan.fresh):
         parameters -= sum(parameter.numel() for parameter in model.pooler.parameters())  # stays away, see BertModel
         plan.fresh = [name for name in plan.fresh if not name.startswith("pooler.")]
     bare = {name.removeprefix(plan.wrapper).removeprefix("bert.") for name in infos}
@@ -131,47 +126,39 @@ def _pooling(source: Source) -> dict[str, Any] | None:
 
 def _tokenizer(source: Source, name: str, hub: dict[str, Any]) -> dict[str, Any] | None:
     """Describe the tokenizer; None for a checkpoint without one."""
-    from plainbert.checkpoints.layout import read_json
+    from plainbert.text.settings import UNKNOWN_LENGTH
     from plainbert.text.tokenizer import BertTokenizer
 
-    if not common.has_tokenizer(source):
+    if not has_tokenizer(source):
         return None
     tokenizer = BertTokenizer.from_pretrained(name, **hub)
-    path, kind = source.path("tokenizer.json"), "WordPiece"
-    if path is not None:
-        model = read_json(path, max_bytes=_MAX_TOKENIZER_BYTES).get("model")
-        kind = str(model.get("type", kind)) if isinstance(model, dict) else kind
+    length = tokenizer.model_max_length
     return {
-        "kind": kind,
-        "file": "vocab.txt" if path is None else "tokenizer.json",
+        "kind": tokenizer.kind,
+        "file": "vocab.txt" if source.path("tokenizer.json") is None else "tokenizer.json",
         "vocab_size": tokenizer.vocab_size,
         "tokens": len(tokenizer),
-        "max_length": tokenizer.model_max_length,
+        "max_length": None if length == UNKNOWN_LENGTH else length,
     }
 
 
 def _files(source: Source, folder: Path) -> list[dict[str, Any]]:
     """List the files with size and hash; of a Hub repo, those that are not in the cache by name alone."""
+    from plainbert.checkpoints.folder import sha256_of
+
     listed = []
     for filename in source.filenames():
         # Looked at before it is asked for: asking would download it.
         path = source.path(filename) if (folder / filename).exists() else None
         size = None if path is None else path.stat().st_size
-        listed.append({"name": filename, "bytes": size, "sha256": None if path is None else _sha256(path)})
+        listed.append({"name": filename, "bytes": size, "sha256": None if path is None else sha256_of(path)})
     return listed
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _page(report: dict[str, Any]) -> str:
     """Lay the report out for a reader."""
     weights, pooling, tokenizer = report["weights"], report["pooling"], report["tokenizer"]
+    longest = tokenizer and tokenizer["max_length"]
     memory = ", ".join(f"{dtype} {_megabytes(size)}" for dtype, size in report["memory_bytes"].items())
     facts = {
         "model": f"{report['model']} in {report['folder']}"
@@ -189,12 +176,12 @@ def _page(report: dict[str, Any]) -> str:
         "pooling": "not declared (no modules.json)"
         if pooling is None
         else f"{' + '.join(pooling['modes'])}, {'normalised' if pooling['normalize'] else 'not normalised'}, "
-        f"at most {pooling['max_length'] or 'as many as the model takes'} tokens"
+        + ("no longest text declared" if pooling["max_length"] is None else f"at most {pooling['max_length']} tokens")
         + (f", prompts {', '.join(pooling['prompts'])}" if pooling["prompts"] else ""),
         "tokenizer": "none"
         if tokenizer is None
-        else f"{tokenizer['kind']} from {tokenizer['file']}, {tokenizer['tokens']:,} tokens, at most "
-        f"{tokenizer['max_length'] or 'any number of'} in a row",
+        else f"{tokenizer['kind']} from {tokenizer['file']}, {tokenizer['tokens']:,} tokens, "
+        + ("no longest text declared" if longest is None else f"at most {longest} in a row"),
     }
     terminal = sys.stdout.isatty()
     blocks = [
@@ -204,7 +191,7 @@ def _page(report: dict[str, Any]) -> str:
             f"  {key:<32}{common.printable(common.shorten(json.dumps(value, ensure_ascii=False), 80))}\n"
             for key, value in report["config"].items()
         ),
-        common.render_table(
+        render_table(
             [
                 {
                     "file": file["name"],

@@ -55,8 +55,8 @@ class LazyGroup(click.Group):
         word = args[0]
         if word not in VERBS and not word.startswith("-"):
             close = difflib.get_close_matches(word, VERBS, n=1)
-            meant = f"did you mean {close[0]}?" if close else f"the verbs are {', '.join(VERBS)}."
-            raise click.UsageError(f"No such verb: {word}; {meant}", ctx)
+            meant = f"did you mean {close[0]}?" if close else "see what each does."
+            raise click.UsageError(f"VERB must be one of {', '.join(VERBS)}, got {word!r}; {meant}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

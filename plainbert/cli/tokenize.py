@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
 from plainbert.cli import common
+from plainbert.cli.common import Failures
+from plainbert.cli.lines import read_lines
+from plainbert.cli.rows import Row, choose_format, write_rows, write_table
 
 FORMATS = ("jsonl", "json", "csv", "text")
 COLUMNS = ("index", "text", "tokens", "input_ids", "offsets", "word_ids")
@@ -43,38 +47,55 @@ def command(
     """Split texts into tokens: the tokens, their ids, where each stands in the text, and which word it is of.
 
     INPUT is a file with one text per line, or - for stdin. Offsets count characters of the text as it was given; an
-    added token has the offsets (0, 0) and no word.
+    added token has the offsets (0, 0) and no word. Rows of jsonl and csv are written while the input is read.
     """
-    form = common.choose_format(form, output, FORMATS)
-    lines, complaints = common.read_lines(source, texts)
+    form = choose_format(form, output, FORMATS)
+    failures = Failures()
+    chunks = read_lines(source, texts, failures)
 
     from plainbert.text.tokenizer import BertTokenizer
 
     tokenizer = BertTokenizer.from_pretrained(name, **hub)
-    rows, table = [], []
-    for line in lines:
-        batch = tokenizer(
-            [line.text],
-            add_special_tokens=not no_special_tokens,
-            truncation=max_length is not None,
-            max_length=max_length,
-            split_special_tokens=split_special_tokens,
-        )
-        ids = batch["input_ids"][0]
-        tokens = tokenizer.convert_ids_to_tokens(ids)
-        offsets, words = [list(pair) for pair in batch.offsets[0]], batch.word_ids[0]
-        values = (line.index, line.text, tokens, ids, offsets, words)
-        rows.append(dict(zip(COLUMNS, values, strict=True)))
-        for token, number, (start, end), word in zip(tokens, ids, offsets, words, strict=True):
-            table.append(
-                {
-                    "text": str(line.index),
-                    "token": token,
-                    "id": str(number),
-                    "offsets": f"{start}-{end}",
-                    "slice": line.text[start:end],
-                    "word": "" if word is None else str(word),
-                }
+
+    def tokenized() -> Iterator[list[Row]]:
+        for lines in chunks:
+            batch = tokenizer(
+                [line.text for line in lines],
+                add_special_tokens=not no_special_tokens,
+                truncation=max_length is not None,
+                max_length=max_length,
+                split_special_tokens=split_special_tokens,
             )
-    common.write_rows(rows, form, output, COLUMNS, table)
-    return common.report_failures(complaints)
+            yield [
+                {
+                    "index": line.index,
+                    "text": line.text,
+                    "tokens": tokenizer.convert_ids_to_tokens(ids),
+                    "input_ids": ids,
+                    "offsets": [list(pair) for pair in offsets],
+                    "word_ids": words,
+                }
+                for line, ids, offsets, words in zip(
+                    lines, batch["input_ids"], batch.offsets, batch.word_ids, strict=True
+                )
+            ]
+
+    if form == "text":
+        write_table([shown for rows in tokenized() for row in rows for shown in _shown(row)], output)
+    else:
+        write_rows(tokenized(), form, output, COLUMNS)
+    return failures.code
+
+
+def _shown(row: Row) -> Iterator[Row]:
+    """Give one line of the table for each token of a text."""
+    values = (row[column] for column in ("tokens", "input_ids", "offsets", "word_ids"))
+    for token, number, (start, end), word in zip(*values, strict=True):
+        yield {
+            "text": str(row["index"]),
+            "token": token,
+            "id": str(number),
+            "offsets": f"{start}-{end}",
+            "slice": row["text"][start:end],
+            "word": "" if word is None else str(word),
+        }

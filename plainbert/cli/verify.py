@@ -22,7 +22,10 @@ import click
 
 from plainbert import __version__
 from plainbert.cli import common
-from plainbert.errors import PlainBertError, PlainBertWarning
+from plainbert.cli.declared import HEADS, declared_head, has_tokenizer
+from plainbert.cli.rows import Row, render_table
+from plainbert.config import DTYPE_NAMES
+from plainbert.errors import PlainBertError, warn
 
 if TYPE_CHECKING:
     import torch
@@ -32,16 +35,6 @@ if TYPE_CHECKING:
 
 #: Bits are promised against this release: another one may order its arithmetic differently.
 EQUALLED_TRANSFORMERS = "5.24.0"
-HEADS = (
-    "BertModel",
-    "BertForPreTraining",
-    "BertForMaskedLM",
-    "BertForNextSentencePrediction",
-    "BertForSequenceClassification",
-    "BertForMultipleChoice",
-    "BertForTokenClassification",
-    "BertForQuestionAnswering",
-)
 ATTENTION = ("eager", "sdpa")
 # Of different lengths, so that the batch is padded.
 PAIRS = (
@@ -57,7 +50,7 @@ class Run:
     head: str
     folder: Path
     batch: dict[str, torch.Tensor]
-    device: str
+    device: torch.device
 
 
 @click.command(
@@ -73,7 +66,7 @@ Examples:
 @click.option(
     "--dtype",
     "dtypes",
-    type=click.Choice(common.DTYPES),
+    type=click.Choice(DTYPE_NAMES),
     multiple=True,
     default=("float32",),
     show_default=True,
@@ -109,7 +102,7 @@ def command(
     transformers' eager attention in float64, and whether the two are equal. The exit code is 1 when any is not.
     """
     transformers = import_transformers()
-    device = common.check_device(device)
+    place = common.device_named(device)
 
     import torch
 
@@ -126,20 +119,17 @@ def command(
     else:
         hub["revision"] = None
     config = BertConfig.from_pretrained(name, **hub)
-    stored = next((one for one in config.architectures or () if one in HEADS), "BertModel")
-    head = head or stored
-    rows: list[common.Row] = []
-    if common.has_tokenizer(source) or texts:
+    head = head or declared_head(config)
+    rows: list[Row] = []
+    if has_tokenizer(source) or texts:
         tokenizer = BertTokenizer.from_pretrained(name, **hub)
         rows, batch = _tokenized(tokenizer, config, texts, transformers, folder)
     else:
-        warnings.warn(
-            f"{name} has no tokenizer; ids drawn at random take the place of texts", PlainBertWarning, stacklevel=1
-        )
+        warn(f"{name} has no tokenizer; ids drawn at random take the place of texts")
         batch = _random_batch(config)
     if head == "BertForMultipleChoice":
         batch = {key: value[None] for key, value in batch.items()}
-    run = Run(head, folder, {key: value.to(device) for key, value in batch.items()}, device)
+    run = Run(head, folder, {key: value.to(place) for key, value in batch.items()}, place)
 
     exact, fresh = _reference(transformers, run)
     for dtype in dict.fromkeys(dtypes):
@@ -163,7 +153,7 @@ def command(
     else:
         click.echo(f"{common.printable(name)}: {head}\n")
         numbers = ("difference", "plainbert to float64", "transformers to float64")
-        table = common.render_table([_shown(row) for row in rows], terminal=sys.stdout.isatty(), right=numbers)
+        table = render_table([_shown(row) for row in rows], terminal=sys.stdout.isatty(), right=numbers)
         click.echo(table)
         click.echo(", ".join(f"{key} {value}" for key, value in versions.items()) + "\n")
         click.echo(f"torch.allclose(mine, theirs, atol=1e-5): {close}")
@@ -185,11 +175,9 @@ def import_transformers() -> Any:
             f"pip install transformers=={EQUALLED_TRANSFORMERS}"
         ) from error
     if transformers.__version__ != EQUALLED_TRANSFORMERS:
-        warnings.warn(
+        warn(
             f"transformers must be {EQUALLED_TRANSFORMERS} for every bit to be promised equal, got "
-            f"{transformers.__version__}; pip install transformers=={EQUALLED_TRANSFORMERS}",
-            PlainBertWarning,
-            stacklevel=2,
+            f"{transformers.__version__}; pip install transformers=={EQUALLED_TRANSFORMERS}"
         )
     return transformers
 
@@ -208,15 +196,13 @@ def _quiet() -> Iterator[None]:
 
 def _tokenized(
     tokenizer: BertTokenizer, config: BertConfig, texts: tuple[str, ...], transformers: Any, folder: Path
-) -> tuple[list[common.Row], dict[str, torch.Tensor]]:
-    """Tokenise on both sides: the row that compares them, and the ids of our side."""
-    import torch
-
+) -> tuple[list[Row], dict[str, torch.Tensor]]:
+    """Tokenise on both sides: a row for each table that either gives, and the tables of our side."""
     positions = config.max_position_embeddings
     options: dict[str, Any] = {
         "padding": True,
         "truncation": True,
-        "max_length": min(tokenizer.model_max_length or positions, positions),
+        "max_length": min(tokenizer.model_max_length, positions),
         "return_tensors": "pt",
     }
     firsts, seconds = list(texts), None
@@ -228,20 +214,11 @@ def _tokenized(
     mine = tokenizer(firsts, seconds, **options)
     with _quiet():
         theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)(firsts, seconds, **options)
-    pairs_of_ids = [(mine[key], theirs[key]) for key in mine if key in theirs]
-    same = all(one.shape == other.shape and torch.equal(one, other) for one, other in pairs_of_ids)
-    row = {
-        "dtype": "int64",
-        "attention": None,
-        "output": "input_ids",
-        "shape": list(mine["input_ids"].shape),
-        "difference": max(_difference(one, other) for one, other in pairs_of_ids),
-        "plainbert_to_float64": None,
-        "transformers_to_float64": None,
-        "close": same,
-        "equal": same,
-    }
-    return [row], {key: mine[key] for key in mine}
+    rows = []
+    for key in dict.fromkeys([*mine, *theirs]):
+        row = _row(key, None, mine.get(key), theirs.get(key))
+        rows.append({"dtype": "int64", "attention": None, **row, "close": row["equal"]})
+    return rows, {key: mine[key] for key in mine}
 
 
 def _random_batch(config: BertConfig) -> dict[str, torch.Tensor]:
@@ -261,10 +238,12 @@ def _random_batch(config: BertConfig) -> dict[str, torch.Tensor]:
 
 def _their_model(transformers: Any, run: Run, dtype: str, attention: str) -> tuple[Any, list[str]]:
     """Load transformers' model: it, and the names of parameters that the checkpoint lacks and it has drawn."""
+    from plainbert.models.placement import resolve_dtype
+
     with _quiet():
         model, info = getattr(transformers, run.head).from_pretrained(
             run.folder,
-            dtype=common.torch_dtype(dtype),
+            dtype=resolve_dtype(dtype),
             attn_implementation=attention,
             local_files_only=True,
             output_loading_info=True,
@@ -289,15 +268,13 @@ def _compared(
     fresh: Mapping[str, torch.Tensor],
     name: str,
     hub: Mapping[str, Any],
-) -> list[common.Row]:
+) -> list[Row]:
     """Run both sides once and compare output by output."""
-    import torch
-
     import plainbert
 
     theirs, _ = _their_model(transformers, run, dtype, attention)
     mine = getattr(plainbert, run.head).from_pretrained(
-        name, dtype=common.torch_dtype(dtype), device=run.device, attn_implementation=attention, **hub
+        name, dtype=dtype, device=run.device, attn_implementation=attention, **hub
     )
     for model in (mine, theirs):
         parameters = model.state_dict()
@@ -306,30 +283,36 @@ def _compared(
             if key in parameters:
                 parameters[key].copy_(value)
         settle(model)
-    ours = _outputs(mine, run, attentions=attention == "eager")
-    rows = []
-    for output, their_value in _outputs(theirs, run, attentions=attention == "eager").items():
-        our_value = ours.get(output)
-        if our_value is None:
-            continue  # a pooler that the checkpoint lacks: transformers makes one up, we have none
-        one, other, truth = _tuple(our_value), _tuple(their_value), _tuple(exact[output])
-        fits = len(one) == len(other) and all(a.shape == b.shape for a, b in zip(one, other, strict=True))
-        same = fits and all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(one, other, strict=True))
-        shape = list(one[0].shape)
-        rows.append(
-            {
-                "dtype": dtype,
-                "attention": attention,
-                "output": output,
-                "shape": [len(one), *shape] if isinstance(our_value, tuple) else shape,
-                "difference": _largest(one, other),
-                "plainbert_to_float64": _largest(one, truth),
-                "transformers_to_float64": _largest(other, truth),
-                "close": fits and all(torch.allclose(a, b, atol=1e-5) for a, b in zip(one, other, strict=True)),
-                "equal": same,
-            }
-        )
-    return rows
+    ours, others = (_outputs(model, run, attentions=attention == "eager") for model in (mine, theirs))
+    if isinstance(mine, plainbert.BertModel) and mine.pooler is None:
+        del others["pooler_output"]  # the checkpoint lacks a pooler: transformers makes one up, we have none
+    return [
+        {
+            "dtype": dtype,
+            "attention": attention,
+            **_row(output, exact.get(output), ours.get(output), others.get(output)),
+        }
+        for output in dict.fromkeys([*others, *ours])
+    ]
+
+
+def _row(output: str, exact: Any, ours: Any, others: Any) -> Row:
+    """Compare one output of both sides, a tensor or a tuple of them; one that a side does not give is not equal."""
+    import torch
+
+    one, other, truth = _tuple(ours), _tuple(others), _tuple(exact)
+    pairs = list(zip(one, other, strict=False))
+    fits = len(one) == len(other) > 0 and all(a.shape == b.shape for a, b in pairs)
+    shown = ours if others is None else others
+    return {
+        "output": output,
+        "shape": ([len(shown)] if isinstance(shown, tuple) else []) + list(_tuple(shown)[0].shape),
+        "difference": _largest(one, other),
+        "plainbert_to_float64": _largest(one, truth) if truth else None,
+        "transformers_to_float64": _largest(other, truth) if truth else None,
+        "close": fits and all(torch.allclose(a, b, atol=1e-5) for a, b in pairs),
+        "equal": fits and all(a.dtype == b.dtype and torch.equal(a, b) for a, b in pairs),
+    }
 
 
 def settle(model: torch.nn.Module) -> None:
@@ -348,11 +331,12 @@ def _outputs(model: Any, run: Run, *, attentions: bool) -> dict[str, Any]:
 
     with torch.inference_mode():
         output = model(**run.batch, output_hidden_states=True, output_attentions=attentions)
-    return {key: value for key, value in output.items() if value is not None}
+    # Where no attentions are asked for, a side may give none or an empty tuple of them.
+    return {key: value for key, value in output.items() if _tuple(value)}
 
 
 def _tuple(value: Any) -> tuple[torch.Tensor, ...]:
-    return value if isinstance(value, tuple) else (value,)
+    return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
 def _largest(some: tuple[torch.Tensor, ...], others: tuple[torch.Tensor, ...]) -> float:
@@ -369,7 +353,7 @@ def _difference(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one.double() - other.double()).abs().max()) if one.numel() else 0.0
 
 
-def _shown(row: common.Row) -> common.Row:
+def _shown(row: Row) -> Row:
     """Make strings of a row, for the table."""
 
     def number(value: float | None) -> str:

@@ -123,7 +123,7 @@ def test_the_same_weight_under_two_names_is_refused(run: Callable[..., Any], old
     torch.save(weights, old / "pytorch_model.bin")
     result = run("convert", old, tmp_path / "new")
     assert result.code == 1
-    assert "bert.embeddings.LayerNorm.weight must be stored once" in result.stderr
+    assert "bert.embeddings.LayerNorm.gamma" in result.stderr
     assert not (tmp_path / "new").exists()
 
 
@@ -135,14 +135,15 @@ def test_a_folder_that_is_there_is_not_written_over(run: Callable[..., Any], old
     ):
         before = sorted(tmp_path.rglob("*"))
         result = run("convert", old, target)
-        assert (result.code, result.stdout) == (1, "")
+        assert (result.code, result.stdout) == (2, "")
         assert said in result.stderr
+        assert f"got {str(target)!r}" in result.stderr
         assert sorted(tmp_path.rglob("*")) == before
     (tmp_path / "empty").mkdir()
     assert run("convert", old, tmp_path / "empty").code == 0
     assert (tmp_path / "empty" / "model.safetensors").is_file()
     result = run("convert", old, tmp_path / "no" / "such" / "place")
-    assert result.code == 1
+    assert result.code == 2
     assert "in a folder that exists" in result.stderr
 
 
@@ -196,3 +197,56 @@ def test_a_pickle_that_would_run_code_runs_nothing(run: Callable[..., Any], old:
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "canary").exists()
     assert not (tmp_path / "new").exists()
+
+
+def test_everything_that_stays_behind_is_listed(run: Callable[..., Any], old: Path, tmp_path: Path) -> None:
+    """What is called like a shard and is none, and weights beside those that are read."""
+    (old / "model-card.md").write_text("a card")
+    (old / "model-notes.rst").write_text("notes")
+    (old / "pytorch_model_old.bin").write_bytes(b"old")
+    (old / "pytorch_model.bin.index.json").write_text('{"weight_map": {}}')
+    result = run("convert", old, tmp_path / "new")
+    assert result.code == 0, result.stderr
+    assert (tmp_path / "new" / "model-card.md").read_text() == "a card"
+    line = next(line for line in result.stderr.splitlines() if "not copied" in line)
+    assert line == (
+        "Note: not copied: model-notes.rst, modeling_special.py, pytorch_model.bin.index.json, pytorch_model_old.bin"
+    )
+
+
+def test_a_table_that_is_not_the_usual_one_is_left_out_with_a_warning(
+    run: Callable[..., Any], old: Path, tmp_path: Path
+) -> None:
+    weights = torch.load(old / "pytorch_model.bin", weights_only=True)
+    weights["bert.embeddings.position_ids"] = torch.arange(40)[None].flip(1)
+    torch.save(weights, old / "pytorch_model.bin")
+    result = run("convert", old, tmp_path / "new")
+    assert result.code == 0
+    assert "bert.embeddings.position_ids in the checkpoint is not the usual table" in result.stderr
+    assert "bert.embeddings.position_ids" not in stored(tmp_path / "new")
+
+
+def test_what_loading_would_refuse_is_refused(run: Callable[..., Any], old: Path, tmp_path: Path) -> None:
+    weights = torch.load(old / "pytorch_model.bin", weights_only=True)
+    lacking = {name: tensor for name, tensor in weights.items() if "layer.1.output.dense.bias" not in name}
+    for broken, said in (
+        ({**weights, "bert.encoder.layer.0.lora_A.weight": torch.zeros(2)}, "lora_A"),
+        (lacking, "layer.1.output.dense.bias"),
+    ):
+        torch.save(broken, old / "pytorch_model.bin")
+        result = run("convert", old, tmp_path / "new")
+        assert (result.code, result.stdout) == (1, "")
+        assert said in result.stderr
+        assert not (tmp_path / "new").exists()
+
+
+def test_a_head_of_another_size_than_the_config_says_is_kept(
+    run: Callable[..., Any], make_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = make_checkpoint(tmp_path / "labels", head="BertForTokenClassification")
+    weights = stored(folder)
+    weights["classifier.weight"], weights["classifier.bias"] = torch.ones(7, 32), torch.ones(7)
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    assert run("convert", folder, tmp_path / "new").code == 0
+    assert torch.equal(stored(tmp_path / "new")["classifier.weight"], torch.ones(7, 32))

@@ -71,7 +71,7 @@ def test_a_value_the_model_cannot_take_is_exit_1_and_names_it(
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("device", ["toaster", "cuda:99", "meta:x"])
+@pytest.mark.parametrize("device", ["toaster", "cuda:99", "meta", "cpu:9", "xla"])
 def test_a_device_that_is_not_there_is_wrong_usage(run: Callable[..., Any], checkpoint: Path, device: str) -> None:
     result = run("embed", checkpoint, "--text", "hello", "--device", device)
     assert (result.code, result.stdout) == (2, "")
@@ -101,5 +101,5 @@ def test_vectors_that_are_not_finite_are_failed_lines_and_never_printed(
     result = run("embed", folder, "--text", "hello", "--text", "there")
     assert result.code == 3
     assert [json.loads(line)["text"] for line in result.stdout.splitlines()] == ["hello"]
-    assert "text 2 has a vector with NaN" in result.stderr
+    assert "text 2 must have a finite vector, got NaN" in result.stderr
     assert "NaN" not in result.stdout

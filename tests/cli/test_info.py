@@ -142,3 +142,35 @@ def test_broken_and_hostile_folders_are_one_line(
     result = run("info", folder)
     assert result.code == 1
     assert "git lfs pull" in result.stderr
+
+
+def test_a_length_that_nobody_declares_is_unknown(
+    run: Callable[..., Any], info: Callable[..., Any], make_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = make_checkpoint(tmp_path / "tiny")
+    assert info(folder)["tokenizer"]["max_length"] is None
+    page = run("info", folder).stdout
+    assert "14 tokens, no longest text declared" in page
+    assert "00000" not in page.split("sha256")[0].split("config\n")[0]
+    (folder / "tokenizer_config.json").write_text('{"model_max_length": 40}')
+    assert info(folder)["tokenizer"]["max_length"] == 40
+    assert "14 tokens, at most 40 in a row" in run("info", folder).stdout
+
+
+@pytest.mark.parametrize("kind", ["WordPiece", "Unigram", "WordLevel"])
+def test_the_kind_of_a_tokenizer_is_told(
+    info: Callable[..., Any], make_checkpoint: Callable[..., Path], tmp_path: Path, kind: str
+) -> None:
+    from tokenizers import Tokenizer, models
+
+    folder = make_checkpoint(tmp_path / "tiny")
+    (folder / "tokenizer_config.json").unlink()
+    words = (folder / "vocab.txt").read_text(encoding="utf-8").split()
+    model = {
+        "WordPiece": lambda: models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"),
+        "Unigram": lambda: models.Unigram([(word, -1.0) for word in words], unk_id=1),
+        "WordLevel": lambda: models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"),
+    }[kind]()
+    Tokenizer(model).save(str(folder / "tokenizer.json"))
+    report = info(folder)["tokenizer"]
+    assert (report["kind"], report["file"]) == (kind, "tokenizer.json")

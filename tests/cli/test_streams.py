@@ -119,7 +119,7 @@ class Terminal(io.BytesIO):
 def test_no_input_at_a_terminal_is_wrong_usage_and_does_not_wait(run: Callable[..., Any], checkpoint: Path) -> None:
     result = run("embed", checkpoint, stdin=Terminal(b"hello\n"))
     assert result.code == 2
-    assert result.stderr.startswith("Error: No texts")
+    assert result.stderr.startswith("Error: INPUT must be given, got no text")
     assert run("tokenize", checkpoint, "-", stdin=Terminal(b"hello\n")).code == 0
 
 
@@ -195,15 +195,108 @@ def test_a_terminal_gets_a_table_and_never_bytes(
     table = run("embed", checkpoint, "--text", "hello [bold] 今天\x1b[2J").stdout
     assert "hello [bold] 今天" in table
     assert "\x1b[2J" not in table
-    assert "dimensions" in table
+    assert "norm" in table
+    assert "1.0000" in table
     with pytest.raises(ValueError, match="Expecting value"):
         json.loads(table)
     result = run("embed", checkpoint, "--text", "hello", "--format", "npy")
     assert result.code == 2
-    assert "must not go to a terminal" in result.stderr
+    assert "must go to a file or a pipe, got a terminal; " in result.stderr
 
 
 def test_a_piped_table_has_no_colour_and_one_line_a_row(run: Callable[..., Any], checkpoint: Path) -> None:
     result = run("embed", checkpoint, "--text", "hello " * 40, "--text", "今天", "--format", "text")
     assert "\x1b" not in result.stdout
     assert len(result.stdout.splitlines()) == 3
+
+
+class Source(io.RawIOBase):
+    """Endless input, line by line, which remembers how much of it has been asked for."""
+
+    def __init__(self, lines: int) -> None:
+        self.left, self.given = lines, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self.left:
+            return 0
+        self.left -= 1
+        self.given += 1
+        buffer[:6] = b"hello\n"
+        return 6
+
+
+@pytest.mark.parametrize("verb", ["embed", "tokenize"])
+@pytest.mark.parametrize("form", ["jsonl", "csv", "json"])
+def test_rows_are_out_before_the_rest_of_the_input_is_read(
+    run: Callable[..., Any], checkpoint: Path, monkeypatch: pytest.MonkeyPatch, verb: str, form: str
+) -> None:
+    monkeypatch.setattr("plainbert.cli.lines.CHUNK", 3)
+    source = Source(10)
+    seen: list[tuple[int, int]] = []
+
+    class Out(io.BytesIO):
+        def flush(self) -> None:
+            seen.append((source.given, self.getvalue().count(b"hello")))
+
+    out = io.TextIOWrapper(Out(), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(source, buffer_size=8), encoding="utf-8"))
+    assert main([verb, str(checkpoint), "-", "--format", form]) == 0
+    # Of ten lines, three at a time: the first rows are out when the reader has asked for no more than the fourth.
+    words = 2 if verb == "tokenize" else 1  # the text and its token
+    rows = [(given, count // words) for given, count in seen if count]
+    assert [count for _, count in rows][:4] == [3, 6, 9, 10]
+    assert [given <= count + 1 for given, count in rows[:3]] == [True] * 3
+
+
+@pytest.mark.parametrize("verb", ["embed", "tokenize"])
+@pytest.mark.parametrize("form", ["jsonl", "json", "csv", "text"])
+def test_chunks_leave_no_seam(
+    run: Callable[..., Any],
+    checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    form: str,
+) -> None:
+    path = tmp_path / "many.txt"
+    path.write_bytes(b"hello\nthere\n\xff\nworld\n\xff\n\xff\n\xff\n\nhello there\n")
+    whole = run(verb, checkpoint, path, "--format", form)
+    monkeypatch.setattr("plainbert.cli.lines.CHUNK", 2)
+    parts = run(verb, checkpoint, path, "--format", form)
+    assert (whole.code, whole.stderr) == (parts.code, parts.stderr)
+    assert whole.code == 3
+    if verb == "tokenize" or form == "text":
+        assert parts.stdout == whole.stdout
+    elif form == "csv":
+        assert [row[:2] for row in csv.reader(io.StringIO(parts.stdout, newline=""))] == [
+            row[:2] for row in csv.reader(io.StringIO(whole.stdout, newline=""))
+        ]
+    else:
+        rows = [json.loads(line) for line in parts.stdout.splitlines()] if form == "jsonl" else json.loads(parts.stdout)
+        assert [row["index"] for row in rows] == [0, 1, 3, 7, 8]
+
+
+def test_the_tokenizer_is_called_once_a_chunk(
+    run: Callable[..., Any], checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from plainbert import BertTokenizer
+
+    calls = []
+    call = BertTokenizer.__call__
+    monkeypatch.setattr(
+        BertTokenizer, "__call__", lambda self, text, **more: calls.append(len(text)) or call(self, text, **more)
+    )
+    assert run("tokenize", checkpoint, "-", stdin=b"hello\n" * 1500).code == 0
+    assert calls == [1024, 476]
+
+
+def test_an_array_of_chunks_is_one_array(
+    run: Callable[..., Any], checkpoint: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plainbert.cli.lines.CHUNK", 3)
+    assert run("embed", checkpoint, texts, "--output", tmp_path / "vectors.npy").code == 0
+    assert np.load(tmp_path / "vectors.npy").shape == (4, 32)

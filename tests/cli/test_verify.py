@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import plainbert
-from plainbert.cli.verify import EQUALLED_TRANSFORMERS, HEADS
+from plainbert.cli.declared import HEADS
+from plainbert.cli.verify import EQUALLED_TRANSFORMERS
 
 transformers = pytest.importorskip("transformers")
 
@@ -75,7 +76,9 @@ def test_texts_can_be_given(verify: Callable[..., Any], checkpoint: Path) -> Non
     assert code == 0
     assert report["rows"][0]["output"] == "input_ids"
     assert report["rows"][0]["shape"] == [2, 40]
-    assert {row["attention"] for row in report["rows"][1:]} == {"sdpa"}
+    assert {row["attention"] for row in report["rows"]} == {None, "sdpa"}
+    tables = ["input_ids", "token_type_ids", "attention_mask"]
+    assert [row["output"] for row in report["rows"] if row["dtype"] == "int64"] == tables
 
 
 def test_one_wrong_number_is_a_no(run: Callable[..., Any], checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +99,57 @@ def test_one_wrong_number_is_a_no(run: Callable[..., Any], checkpoint: Path, mon
     row = next(line for line in result.stdout.splitlines() if "last_hidden_state" in line)
     assert row.split()[-1] == "NO"
     assert "pooler_output" in result.stdout
+
+
+@pytest.mark.parametrize("missing", ["last_hidden_state", "hidden_states", "attentions", "pooler_output"])
+@pytest.mark.parametrize("wrong", ["none", "short"])
+def test_an_output_that_is_missing_here_is_a_no(
+    verify: Callable[..., Any], checkpoint: Path, monkeypatch: pytest.MonkeyPatch, missing: str, wrong: str
+) -> None:
+    forward = plainbert.BertModel.forward
+
+    def without(self: Any, **inputs: Any) -> Any:
+        output = forward(self, **inputs)
+        setattr(output, missing, None if wrong == "none" else getattr(output, missing)[:-1])
+        return output
+
+    monkeypatch.setattr(plainbert.BertModel, "forward", without)
+    code, report = verify(checkpoint, "--attention", "eager")
+    assert (code, report["equal"], report["allclose"]) == (1, False, False)
+    assert [row["output"] for row in report["rows"] if not row["equal"]] == [missing]
+
+
+def test_an_output_that_only_we_give_is_a_no(
+    verify: Callable[..., Any], checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    their = transformers.BertModel.forward
+
+    def without(self: Any, **inputs: Any) -> Any:
+        output = their(self, **inputs)
+        output["pooler_output"] = None
+        return output
+
+    monkeypatch.setattr(transformers.BertModel, "forward", without)
+    code, report = verify(checkpoint, "--attention", "eager")
+    assert code == 1
+    assert [row["output"] for row in report["rows"] if not row["equal"]] == ["pooler_output"]
+
+
+@pytest.mark.parametrize("key", ["input_ids", "token_type_ids", "attention_mask"])
+def test_each_table_of_the_tokenizer_has_a_row_of_its_own(
+    verify: Callable[..., Any], checkpoint: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    call = plainbert.BertTokenizer.__call__
+
+    def off(self: Any, *texts: Any, **options: Any) -> Any:
+        batch = call(self, *texts, **options)
+        batch[key][0, -1] = 1 - batch[key][0, -1]
+        return batch
+
+    monkeypatch.setattr(plainbert.BertTokenizer, "__call__", off)
+    code, report = verify(checkpoint, "--attention", "eager")
+    assert code == 1
+    assert [row["output"] for row in report["rows"] if not row["equal"]] == [key]
 
 
 def test_other_ids_are_a_no(run: Callable[..., Any], checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
