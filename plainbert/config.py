@@ -198,6 +198,8 @@ class BertConfig:
             KeywordError: an override that is no field.
         """
         names = {item.name for item in fields(cls)}
+        if "torch_dtype" in overrides:  # the old word
+            overrides.setdefault("dtype", overrides.pop("torch_dtype"))
         stored = {key: value for key, value in values.items() if key not in ("extra", "attn_implementation")}
         if "torch_dtype" in stored:  # the old word
             stored.setdefault("dtype", stored.pop("torch_dtype"))
@@ -321,6 +323,8 @@ def _check_fields(config: BertConfig) -> None:
         _check_number("classifier_dropout", config.classifier_dropout, 0.0, 1.0)
     _check_number("initializer_range", config.initializer_range, 0.0, 1e3)
     _check_number("layer_norm_eps", config.layer_norm_eps, 0.0, 1.0)
+    if not isinstance(config.id2label, (dict, list)) or not config.id2label:  # it can be assigned
+        raise ConfigError(f"id2label must name at least one class, got {config.id2label!r}; correct it")
     if config.problem_type is not None:
         _check_choice("problem_type", config.problem_type, PROBLEM_TYPES)
         if config.problem_type == "single_label_classification" and len(config.id2label) == 1:

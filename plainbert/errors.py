@@ -63,9 +63,15 @@ class PlainBertWarning(UserWarning):
     """Something was done as asked and the caller should know about it: fresh weights, an odd file."""
 
 
+_NOT_THE_CALLER = ("plainbert", "torch")
+
+
 def warn(message: str) -> None:
-    """Warn the caller of this package: the warning carries the first line outside it, however deep the call was."""
+    """Warn the caller of this package: the warning carries the first line outside it, however deep the call was.
+
+    The lines by which torch calls a module are passed over too.
+    """
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "plainbert":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_CALLER:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, PlainBertWarning, stacklevel=level - 1)
+    warnings.warn(message, PlainBertWarning, stacklevel=level)
