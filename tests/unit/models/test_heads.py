@@ -116,6 +116,18 @@ def test_pretraining_names_the_labels_that_are_wrong(
         BertForPreTraining(config)(ids, **labels)
 
 
+@pytest.mark.parametrize("head", [BertForMaskedLM, BertForTokenClassification, BertForPreTraining])
+def test_labels_of_a_transposed_batch_are_refused(config: BertConfig, ids: Tensor, head: Any) -> None:
+    model = head(config).eval()
+    labels = ids % 2
+    with pytest.raises(InputError, match=r"labels must have the shape \(3, 8\), got \(8, 3\); one label"):
+        model(ids, labels=labels.T)
+    with pytest.raises(InputError, match=r"labels must have the shape \(3, 8\), got \(8, 3\)"):
+        model(ids, labels=labels.T.contiguous())
+    assert torch.equal(model(ids, labels=labels.flatten()).loss, model(ids, labels=labels).loss)
+    assert torch.equal(model(ids, labels=labels[..., None]).loss, model(ids, labels=labels).loss)
+
+
 def test_question_answering_ignores_what_lies_outside_the_window(config: BertConfig, ids: Tensor) -> None:
     model = BertForQuestionAnswering(config).eval()
     start, end = torch.tensor([2, -1, 5]), torch.tensor([3, -100, 8])

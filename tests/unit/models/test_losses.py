@@ -166,3 +166,57 @@ def test_no_texts_have_a_loss_of_zero(config: BertConfig, problem: str) -> None:
     config.num_labels, config.problem_type = 3, problem
     labels = torch.zeros(0, dtype=torch.long) if problem.startswith("single") else torch.zeros(0, 3)
     assert float(classification_loss(config, torch.zeros(0, 3), labels)) == 0.0
+
+
+# --- shapes and values of labels ---
+
+
+@pytest.mark.parametrize("given", [(2, 3), (2, 3, 1), (6,)])
+def test_labels_may_have_the_shape_of_the_rows_or_a_column_or_be_flat(given: tuple[int, ...]) -> None:
+    logits, labels = torch.randn(2, 3, 5), torch.tensor([0, 1, 2, 3, 4, 0])
+    expected = F.cross_entropy(logits.view(6, 5), labels)
+    assert torch.equal(cross_entropy(logits, labels.view(given)), expected)
+
+
+@pytest.mark.parametrize("given", [(3, 2), (6, 1), (1, 6), (1, 2, 3), (2, 1, 3), (3, 2, 1)])
+def test_as_many_labels_in_another_shape_are_refused(given: tuple[int, ...]) -> None:
+    """A transposed batch has the right count, and would teach every token the label of another."""
+    with pytest.raises(
+        InputError, match=rf"labels must have the shape \(2, 3\), got {re.escape(str(given))}; one label"
+    ):
+        cross_entropy(torch.randn(2, 3, 5), torch.zeros(given, dtype=torch.long))
+
+
+@pytest.mark.parametrize("given", [(1, 4), (2, 2), (4, 1, 1)])
+def test_as_many_class_numbers_in_another_shape_are_refused(config: BertConfig, given: tuple[int, ...]) -> None:
+    config.num_labels, config.problem_type = 3, "single_label_classification"
+    with pytest.raises(InputError, match=rf"labels must have the shape \(4,\), got {re.escape(str(given))}"):
+        classification_loss(config, torch.randn(4, 3), torch.zeros(given, dtype=torch.long))
+    with pytest.raises(InputError, match=rf"end_positions must have the shape \(4,\), got {re.escape(str(given))}"):
+        position_loss(torch.randn(4, 3), torch.zeros(given, dtype=torch.long), "end_positions")
+
+
+@pytest.mark.parametrize("wrong", [2, -1, -100, 1.5, -0.25, float("nan"), float("inf")])
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_label_for_each_class_must_be_from_0_to_1(config: BertConfig, wrong: float, declared: bool) -> None:
+    config.num_labels, config.problem_type = 3, "multi_label_classification" if declared else None
+    labels = torch.tensor([[0.0, 1.0, 0.3], [1.0, wrong, 0.0]])
+    sentence = f"labels must be from 0 to 1 for multi_label_classification, got {wrong:g}; set problem_type"
+    with pytest.raises(InputError, match=sentence):
+        classification_loss(config, torch.randn(2, 3), labels)
+
+
+def test_a_label_for_each_class_may_be_whole_or_a_probability(config: BertConfig) -> None:
+    config.num_labels, config.problem_type = 3, "multi_label_classification"
+    logits = torch.randn(2, 3)
+    for labels in (torch.rand(2, 3), torch.tensor([[0, 1, 1], [1, 0, 0]]), torch.ones(2, 3).bool()):
+        expected = F.binary_cross_entropy_with_logits(logits, labels.float())
+        assert torch.equal(classification_loss(config, logits, labels), expected)
+    with pytest.raises(InputError, match=r"labels must be from 0 to 1 .*got 2"):
+        classification_loss(config, logits, torch.tensor([[0, 1, 2], [1, 0, 0]]))
+
+
+def test_regression_takes_any_number(config: BertConfig) -> None:
+    config.num_labels, config.problem_type = 3, "regression"
+    logits, labels = torch.randn(2, 3), torch.tensor([[-7.0, 1e3, 0.5]] * 2)
+    assert torch.equal(classification_loss(config, logits, labels), F.mse_loss(logits, labels))
