@@ -446,6 +446,25 @@ def _label_counts(package: Package) -> str:
     return f"accepted, there are {model.config.num_labels}"
 
 
+# --- tokenizers ---
+
+
+@row('a pair of texts, tokenizer_config.json: `"tokenizer_class": "PreTrainedTokenizerFast"`')
+def _general_class(package: Package) -> str:
+    folder = Path(tempfile.mkdtemp(dir=package.folder))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two"]
+    (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    plainbert.BertTokenizer.from_pretrained(folder).save_pretrained(folder)
+    config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    module = plainbert.BertTokenizer if package.ours else transformers.AutoTokenizer
+    segments = module.from_pretrained(folder)("one", "two").get("token_type_ids")
+    if segments is None:
+        return "accepted, no token_type_ids: both texts are read as the first"
+    return "right: token_type_ids tell them apart" if segments == [0, 0, 0, 1, 1] else f"token_type_ids {segments}"
+
+
 # --- another vocabulary ---
 
 
