@@ -6,7 +6,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from plainbert.errors import CheckpointError
@@ -29,21 +29,21 @@ def replacing(path: Path) -> Iterator[Path]:
         os.close(descriptor)
         try:
             yield temporary
+            _flush_to_disk(temporary, os.O_RDWR)  # Windows flushes only what is open for writing
             os.chmod(temporary, mode)
-            flush_to_disk(temporary)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-        flush_to_disk(path.parent)
     except OSError as error:
         raise CheckpointError(f"{path} must be writable, got {error.strerror or error}; nothing was changed") from error
+    if os.name == "posix":  # Windows opens no folders
+        with suppress(OSError):  # nor does every file system flush them; the file is whole either way
+            _flush_to_disk(path.parent, os.O_RDONLY)
 
 
-def flush_to_disk(path: Path) -> None:
+def _flush_to_disk(path: Path, flags: int) -> None:
     """Wait until a file, or a folder's list of names, is on the disk."""
-    if os.name == "nt" and path.is_dir():
-        return  # Windows opens no folders
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)
     finally:
