@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path, PureWindowsPath
-from typing import Any, Literal, Protocol
+from pathlib import Path
+from typing import Any, Literal
 
+from plainbert.checkpoints.folder import Source, is_plain
 from plainbert.checkpoints.safe import open_regular, parse_object, read_at_most, show
 from plainbert.errors import CheckpointError, MissingFileError
 
@@ -30,19 +31,6 @@ _FOREIGN = {
 }
 
 
-class FileSource(Protocol):
-    """What is asked of a checkpoint's place here: where one file is, and which there are."""
-
-    def path(self, filename: str) -> Path | None:
-        """Give the local path of a file, None when the checkpoint does not have it."""
-
-    def require(self, filename: str) -> Path:
-        """Give the local path of a file, or raise MissingFileError."""
-
-    def filenames(self) -> list[str]:
-        """List the files."""
-
-
 @dataclass(frozen=True)
 class WeightFiles:
     """The files that hold a checkpoint's weights.
@@ -60,7 +48,7 @@ class WeightFiles:
     index_path: Path | None = None
 
 
-def weight_files(source: FileSource) -> WeightFiles:
+def weight_files(source: Source) -> WeightFiles:
     """Choose the files with the weights: safetensors before pickles, one file before several.
 
     Args:
@@ -111,14 +99,16 @@ def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     return parse_object(data.removeprefix(b"\xef\xbb\xbf"), str(path))
 
 
-def _sharded(source: FileSource, kind: Literal["safetensors", "pickle"], index_path: Path) -> WeightFiles:
+def _sharded(source: Source, kind: Literal["safetensors", "pickle"], index_path: Path) -> WeightFiles:
     # Some writers leave out "metadata"; nothing here needs it.
     weight_map = read_json(index_path).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{index_path}: weight_map must map weight names to files, got {show(weight_map)}")
     # Every name is checked before the first of them reaches the disk or the Hub.
     for weight, filename in weight_map.items():
-        if not _is_plain_name(filename):
+        # The longest name that file systems take is 255; asking them for more is an error of its own on each.
+        plain = isinstance(filename, str) and is_plain(filename) and "/" not in filename and len(filename) <= 255
+        if not plain:
             raise CheckpointError(
                 f"{index_path}: weight_map[{show(weight)}] must be the plain name of a file in the same folder, "
                 f"got {show(filename)}; refused without opening it"
@@ -128,25 +118,14 @@ def _sharded(source: FileSource, kind: Literal["safetensors", "pickle"], index_p
         path = source.path(filename)
         if path is None:
             raise MissingFileError(
-                f"{index_path} must list files that are there, but {show(filename)} is missing; download it again"
+                f"{index_path} must list files that are there, got {show(filename)}, which is not; download it again"
             )
         paths[filename] = path
     index = {weight: paths[filename] for weight, filename in weight_map.items()}
     return WeightFiles(kind, tuple(paths.values()), index, index_path)
 
 
-def _is_plain_name(filename: object) -> bool:
-    # Windows' rules cover both separators and drives; they are applied everywhere, as the checkpoint may travel.
-    return (
-        isinstance(filename, str)
-        and filename not in ("", ".", "..")
-        and filename.isprintable()
-        and len(filename) <= 255
-        and PureWindowsPath(filename).name == filename
-    )
-
-
-def _what_is_there_instead(source: FileSource) -> str:
+def _what_is_there_instead(source: Source) -> str:
     names = source.filenames()
     wanted = f"the checkpoint must have {_SAFETENSORS} or {_PICKLE} (or the index of its shards)"
     foreign = {kind: name for name in names for end, kind in _FOREIGN.items() if name.endswith(end)}

@@ -13,7 +13,7 @@ import reprlib
 import stat
 from collections import Counter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from plainbert.errors import CheckpointError, MissingFileError
 
@@ -81,7 +81,9 @@ def open_regular(path: Path) -> BinaryIO:
         _require_regular(path, os.stat(path).st_mode)
         descriptor = os.open(path, flags)
     except FileNotFoundError:
-        raise MissingFileError(f"{path} must be a file, got nothing of that name (or a broken link)") from None
+        raise MissingFileError(
+            f"{path} must be a file, got nothing of that name (or a broken link); check the path"
+        ) from None
     except OSError as error:
         raise CheckpointError(f"{path} must be readable, got {error.strerror}; check its permissions") from error
     try:
@@ -143,29 +145,31 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
             commas, a key given twice, NaN, Infinity, a float beyond the range (1e400), an integer of more than 100
             digits, or half a surrogate pair.
     """
+
+    def refuse(rule_and_value: str) -> NoReturn:
+        raise CheckpointError(f"{where} must {rule_and_value}; correct it, or download it again") from None
+
     # The json module recurses once per level and makes an object per item, so both are bounded on the bytes: without
     # strings, only brackets remain, and every round removes at least the innermost pair of each.
     skeleton = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, delete=_NEITHER_BRACKET_NOR_QUOTE)
     brackets = _STRING.sub(b"", skeleton.replace(b'""', b""))
     if data.count(b",") + len(brackets) > MAX_JSON_ITEMS:
-        raise CheckpointError(f"{where} must hold at most {MAX_JSON_ITEMS} items, got more; is it another file?")
+        refuse(f"hold at most {MAX_JSON_ITEMS} items, got more")
     for _ in range(MAX_JSON_DEPTH):
         before, brackets = len(brackets), brackets.replace(b"[]", b"").replace(b"{}", b"")
         if len(brackets) == before:
             break
     if len(brackets) > MAX_JSON_DEPTH:
-        raise CheckpointError(f"{where} must be JSON nested at most {MAX_JSON_DEPTH} deep, got deeper or broken JSON")
+        refuse(f"be JSON nested at most {MAX_JSON_DEPTH} deep, got deeper or broken JSON")
 
     def pairs_to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
             twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-            raise CheckpointError(f"{where} must give each key once, got {show(twice)} twice")
+            refuse(f"give each key once, got {show(twice)} twice")
         for key, value in pairs:
             if isinstance(value, (_Refused, list)) and (refused := _refused_number(value)):
-                raise CheckpointError(
-                    f"{where}: {show(key)} must be a finite number, got {show(refused.literal)[1:-1]}"
-                )
+                refuse(f"have a finite number for {show(key)}, got {show(refused.literal)[1:-1]}")
         return found
 
     try:
@@ -180,14 +184,14 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
         if b"\\u" in data:  # only an escape can make half a surrogate pair, and no file or name can hold one
             json.dumps(parsed, ensure_ascii=False, default=str).encode("utf-8")
     except UnicodeDecodeError as error:
-        raise CheckpointError(f"{where} must be UTF-8, got byte {error.object[error.start]:#04x}") from None
+        refuse(f"be UTF-8, got byte {error.object[error.start]:#04x}")
     except UnicodeEncodeError:
-        raise CheckpointError(f"{where} must be Unicode text, got a lone surrogate (\\ud800 to \\udfff)") from None
+        refuse("be Unicode text, got a lone surrogate (\\ud800 to \\udfff)")
     except json.JSONDecodeError as error:
-        raise CheckpointError(f"{where} must be JSON, got {error.msg} at line {error.lineno}") from None
+        refuse(f"be JSON, got {error.msg} at line {error.lineno}")
     if not isinstance(parsed, dict):
         got = show(parsed.literal) if isinstance(parsed, _Refused) else type(parsed).__name__
-        raise CheckpointError(f"{where} must be a JSON object, got {got}")
+        refuse(f"be a JSON object, got {got}")
     return parsed
 
 

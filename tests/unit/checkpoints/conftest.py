@@ -15,35 +15,26 @@ from typing import Any
 import pytest
 import torch
 
-from plainbert.errors import MissingFileError
+from plainbert.checkpoints.folder import FolderSource
 
 
-class FolderSource:
-    """A local folder as the weight readers see one; counts what it was asked for."""
+class AskedSource(FolderSource):
+    """A local folder that counts what it was asked for, and leaves every file, whatever it is, to its reader."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(str(folder), folder)
         self.asked: list[str] = []
 
-    def path(self, filename: str) -> Path | None:
+    def _locate(self, filename: str) -> Path | None:
         self.asked.append(filename)
         found = self.folder / filename
         return found if found.exists() else None
 
-    def require(self, filename: str) -> Path:
-        found = self.path(filename)
-        if found is None:
-            raise MissingFileError(f"{self.folder} must have {filename}")
-        return found
-
-    def filenames(self) -> list[str]:
-        return sorted(path.name for path in self.folder.iterdir())
-
 
 @pytest.fixture
-def source(tmp_path: Path) -> FolderSource:
+def source(tmp_path: Path) -> AskedSource:
     """The folder `tmp_path` as a source."""
-    return FolderSource(tmp_path)
+    return AskedSource(tmp_path)
 
 
 @pytest.fixture(scope="session")

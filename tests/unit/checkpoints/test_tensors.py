@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+from plainbert.checkpoints.folder import FolderSource
 from plainbert.checkpoints.tensors import StoredTensors, count_non_finite, open_tensors, save_tensors
 from plainbert.errors import CheckpointError, MissingFileError
 
@@ -29,22 +30,6 @@ DTYPES = [
     torch.uint8, torch.bool,
 ]  # fmt: skip
 Build = Callable[..., bytes]
-
-
-class _Folder:
-    """A folder as a source, for the tests that hypothesis runs many times."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def path(self, filename: str) -> Path | None:
-        return self.folder / filename if (self.folder / filename).exists() else None
-
-    def require(self, filename: str) -> Path:
-        return self.folder / filename
-
-    def filenames(self) -> list[str]:
-        return os.listdir(self.folder)
 
 
 def read_all(source: Any) -> dict[str, torch.Tensor]:
@@ -94,7 +79,7 @@ def test_what_the_safetensors_library_writes_is_read_to_the_bit_and_the_reverse(
         path = Path(name) / "model.safetensors"
         save_file(tensors, path, metadata={"format": "pt"})
         theirs = path.read_bytes()
-        found = read_all(_Folder(Path(name)))
+        found = read_all(FolderSource(name, Path(name)))
         assert found.keys() == tensors.keys()
         assert all(same_bits(found[key], tensors[key]) for key in tensors)
         save_tensors(found, path)
@@ -105,7 +90,7 @@ def test_what_the_safetensors_library_writes_is_read_to_the_bit_and_the_reverse(
 def test_a_real_checkpoint_is_read_as_the_library_reads_it(minilm_folder: Path) -> None:
     path = minilm_folder / "model.safetensors"
     reference = load_file(path)
-    with open_tensors(_Folder(minilm_folder)) as stored:
+    with open_tensors(FolderSource("minilm", minilm_folder)) as stored:
         assert stored.paths == (path,)
         assert stored.infos.keys() == reference.keys()
         for name, info in stored.infos.items():
@@ -179,7 +164,7 @@ BROKEN_HEADERS: list[tuple[Any, int, str]] = [
     (
         b'{"a": {"dtype": "F32", "shape": [1e400], "data_offsets": [0, 8]}}',
         8,
-        "'shape' must be a finite number, got 1e400",
+        "must have a finite number for 'shape', got 1e400",
     ),
     (b" {}", 8, r"begins with \{, got b' \{\}'"),
     (b"[]", 8, r"begins with \{, got b'\[\]'"),
@@ -330,19 +315,16 @@ def test_a_bool_that_is_neither_0_nor_1_is_refused(source: Any, tmp_path: Path, 
 LIMITED = """
 import resource, sys
 from pathlib import Path
+from plainbert.checkpoints.folder import FolderSource
 from plainbert.checkpoints.tensors import open_tensors
 from plainbert.errors import CheckpointError
-
-class Folder:
-    def __init__(self, folder): self.folder = Path(folder)
-    def path(self, name): return self.folder / name if (self.folder / name).exists() else None
 
 status = Path("/proc/self/status").read_text()
 limit = int(status.split("VmSize:")[1].split()[0]) * 1024 + 80_000_000
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 for folder in sys.argv[1:]:
     try:
-        with open_tensors(Folder(folder)) as stored:
+        with open_tensors(FolderSource(folder, Path(folder))) as stored:
             print(len([stored.read(name) for name in stored.infos]))
     except CheckpointError as error:
         print(str(error)[:200])
@@ -442,12 +424,47 @@ def test_values_that_are_not_finite_are_read_and_can_be_counted(source: Any, tmp
         "one_inf": torch.tensor([1.0, -inf]),
         "both": torch.tensor([inf, -inf, nan, 1.0], dtype=torch.bfloat16),
         "all": torch.full((3, 2), nan),
+        "cancelled": torch.tensor([inf, -inf] * 40 + [nan]),
         "ids": torch.arange(4),
         "empty": torch.empty(0),
     }
     save_tensors(tensors, tmp_path / "model.safetensors")
     counts = {name: count_non_finite(tensor) for name, tensor in read_all(source).items()}
-    assert counts == {"fine": 0, "big": 0, "huge": 0, "one_inf": 1, "both": 3, "all": 6, "ids": 0, "empty": 0}
+    assert counts == {
+        "fine": 0,
+        "big": 0,
+        "huge": 0,
+        "one_inf": 1,
+        "both": 3,
+        "all": 6,
+        "cancelled": 81,
+        "ids": 0,
+        "empty": 0,
+    }
+
+
+def test_every_tensor_has_writable_memory_of_its_own_at_an_aligned_address(source: Any, tmp_path: Path) -> None:
+    written = {str(size): torch.arange(size, dtype=torch.float32) for size in (1, 1000, 2**18 - 1, 2**18, 300_001)}
+    save_tensors(written, tmp_path / "model.safetensors")
+    found = read_all(source)
+    for name, tensor in found.items():
+        assert tensor.data_ptr() % 64 == 0
+        assert tensor.untyped_storage().nbytes() == tensor.nbytes
+        tensor.add_(1)
+        assert torch.equal(tensor, written[name] + 1)
+    assert all(torch.equal(tensor, written[name]) for name, tensor in read_all(source).items())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_process_does_not_share_what_it_writes(source: Any, tmp_path: Path) -> None:
+    save_tensors({"w": torch.zeros(2**18)}, tmp_path / "model.safetensors")
+    tensor = read_all(source)["w"].numpy()
+    child = os.fork()
+    if not child:
+        tensor[:] = 1
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert not tensor.any()
 
 
 def test_saving_takes_any_strides_shared_memory_and_parameters(source: Any, tmp_path: Path) -> None:
