@@ -508,6 +508,29 @@ def test_references_that_stand_for_gigabytes_of_text_cost_nothing(
         assert len(str(caught.value)) < 1000
 
 
+# Both get past a list of allowed names, and do their harm in torch.load(weights_only=True), on any device.
+HARM = {
+    "copies of a dictionary": (
+        b"\x80\x02}q\x01(" + b"".join(b"J%bN" % struct.pack("<i", i) for i in range(60_000)) + b"u]("
+        + b"ccollections\nOrderedDict\nh\x01\x85R" * 300 + b"e.",
+        "got a call of .*OrderedDict",
+    ),
+    "a deep tuple as a key": (b"\x80\x02}N" + b"\x85" * 900_000 + b"Ns.", "use strings and numbers as keys, got"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HARM)
+@BOTH_FORMS
+def test_what_allowed_names_alone_would_let_through_is_refused_at_once(
+    source: Any, tmp_path: Path, write_torch: Write, monkeypatch: pytest.MonkeyPatch, kind: str, plain: bool
+) -> None:
+    program, said = HARM[kind]
+    write_torch(tmp_path / "pytorch_model.bin", program=program, plain=plain)
+    monkeypatch.delattr(torch, "load")
+    with pytest.raises(CheckpointError, match=said):
+        open_tensors(source)
+
+
 @BOTH_FORMS
 def test_a_file_cut_off_anywhere_is_refused(source: Any, tmp_path: Path, plain: bool) -> None:
     path = save(
