@@ -16,7 +16,6 @@ import re
 import stat
 import sys
 import threading
-import warnings
 from pathlib import Path
 
 from plainbert.checkpoints.folder import (
@@ -29,7 +28,7 @@ from plainbert.checkpoints.folder import (
     listing,
     one_line,
 )
-from plainbert.errors import CheckpointError, HubError, InputError, MissingFileError, PlainBertWarning
+from plainbert.errors import CheckpointError, HubError, InputError, MissingFileError, warn
 
 log = logging.getLogger("plainbert")
 
@@ -84,7 +83,7 @@ def find(
     if folder is not None:
         if revision is not None:
             told = f"revision {revision!r} has no effect: {text!r} is a local folder, which has one state only"
-            warnings.warn(told, PlainBertWarning, stacklevel=2)
+            warn(told)
         return FolderSource(text, folder)
     known = NAMED_CHECKPOINTS.get(text) if isinstance(name, str) else None
     if known is not None and revision in (None, known.revision):
@@ -204,7 +203,7 @@ class HubSource(Source):
                     f"the Hub could not be asked for {filename} of {self.repo!r} ({one_line(error)}); "
                     f"using commit {cached} from the cache {str(self._storage)!r}"
                 )
-                warnings.warn(told, PlainBertWarning, stacklevel=2)
+                warn(told)
                 return file_inside(self._snapshot(cached), filename)
             if _status(error) in _BUSY:
                 return None

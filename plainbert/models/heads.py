@@ -52,13 +52,19 @@ class _BertWithHead(BertPreTrainedModel):
             self.bert = BertModel(config, add_pooling_layer=self.pooled)
 
     def tie_weights(self) -> None:
-        """Make the decoder of a masked LM head the word embedding table itself, when the config says so."""
+        """Make the decoder of a masked LM head the word embedding table itself, when the config says so.
+
+        Call it after replacing ``bert`` or ``cls``, as in transformers.
+        """
         decoder = self.get_output_embeddings()
         if decoder is not None and self.config.tie_word_embeddings:
             decoder.weight = self.bert.embeddings.word_embeddings.weight
 
     def __setattr__(self, name: str, value: Any) -> None:
+        replaced = self._modules.get("bert") if name == "bert" else None
         super().__setattr__(name, value)
+        if replaced is not None:
+            object.__setattr__(replaced, "vocabulary_head", None)
         if name in ("bert", "cls"):  # an encoder resizes with the masked LM head on top of it, also a later one
             self._attach_vocabulary_head()
 
@@ -67,9 +73,9 @@ class _BertWithHead(BertPreTrainedModel):
         self._attach_vocabulary_head()
 
     def _attach_vocabulary_head(self) -> None:
-        head = getattr(getattr(self, "cls", None), "predictions", None)
-        if head is not None:
-            object.__setattr__(self.bert, "vocabulary_head", head)  # a reference, not a submodule of the encoder
+        bert = self._modules.get("bert")
+        if bert is not None:  # a reference, not a submodule of the encoder
+            object.__setattr__(bert, "vocabulary_head", getattr(self._modules.get("cls"), "predictions", None))
 
     def run_encoder(
         self,

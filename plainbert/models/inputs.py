@@ -135,7 +135,7 @@ def check_inputs(
         if ids is not None:
             if ids.ndim != 2 or ids.shape[0] not in (1, rows) or ids.shape[1] != length:
                 raise InputError(
-                    f"{name} must have the shape of the tokens, ({rows} or 1, {length}), got {tuple(ids.shape)}; "
+                    f"{name} must have the shape of the tokens, ({rows}, {length}), got {tuple(ids.shape)}; "
                     "pass what the tokenizer returned with these ids"
                 )
             check_range(name, ids, limit, meaning)

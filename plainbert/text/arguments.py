@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from plainbert.errors import KeywordError, PlainBertWarning, TokenizerError
+from plainbert.errors import KeywordError, TokenizerError, warn
 from plainbert.text.truncation import STRATEGIES
 
 CALL_KEYWORDS = (
@@ -216,7 +215,7 @@ def warn_of_unused(
         message = (
             f"{', '.join(unused)} {verb} no effect in this call; leave out what is not used, or pass what it needs"
         )
-        warnings.warn(message, PlainBertWarning, stacklevel=3)
+        warn(message)
 
 
 def check_divisible(max_length: int, multiple: int | None) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from plainbert.errors import PlainBertWarning, TokenizerError
+from plainbert.errors import TokenizerError, warn
 from plainbert.text.special import MAX_ADDED_TOKENS, SpecialTokens, add_declared_tokens, find_special_tokens
 from plainbert.text.vocab import looks_cased, read_bounded, read_vocab
 
@@ -224,11 +223,9 @@ def _wordpiece(vocab: Mapping[str, int], config: Mapping[str, Any]) -> Tokenizer
     switches = {key: _switch(config, key) for key in _SWITCHES if key in config}
     cased = looks_cased(vocab)
     if "do_lower_case" not in config and cased is not None:
-        warnings.warn(
+        warn(
             f"text is lower-cased, as in transformers, because no tokenizer_config.json says otherwise, but the "
-            f"vocabulary has tokens with capitals such as {cased!r}; pass do_lower_case=False if the model is cased",
-            PlainBertWarning,
-            stacklevel=2,
+            f"vocabulary has tokens with capitals such as {cased!r}; pass do_lower_case=False if the model is cased"
         )
     unknown = config.get("unk_token", "[UNK]")
     if isinstance(unknown, Mapping):
@@ -263,20 +260,16 @@ def _override_switches(tokenizer: Tokenizer, config: Mapping[str, Any]) -> None:
             if normalizer is not None:
                 setattr(normalizer, attribute, value)
             elif value is not None and value != (_normalized(tokenizer, sample) == changed):
-                warnings.warn(
+                warn(
                     f"{key}={value} of tokenizer_config.json has no effect: the normaliser in tokenizer.json is "
-                    "not BERT's and does otherwise",
-                    PlainBertWarning,
-                    stacklevel=2,
+                    "not BERT's and does otherwise"
                 )
         elif normalizer is not None and (class_name(config) or "BertTokenizer") in _BERT_CLASSES:
             value, default = getattr(normalizer, attribute), None if key == "strip_accents" else True
             if value != default:
-                warnings.warn(
+                warn(
                     f"{key} is {value}, as tokenizer.json says; tokenizer_config.json does not give it, and "
-                    f"transformers then takes {default} and may give other ids: write {key} into tokenizer_config.json",
-                    PlainBertWarning,
-                    stacklevel=2,
+                    f"transformers then takes {default} and may give other ids: write {key} into tokenizer_config.json"
                 )
 
 
@@ -314,8 +307,4 @@ def _template(tokenizer: Tokenizer, special: SpecialTokens, is_wordpiece: bool) 
 def _warn_of_unused_keys(config: Mapping[str, Any]) -> None:
     for key, accepted in _ONLY_VALUES.items():
         if key in config and config[key] not in accepted:
-            warnings.warn(
-                f"{key}={config[key]!r} of tokenizer_config.json has no effect here nor in transformers 5",
-                PlainBertWarning,
-                stacklevel=2,
-            )
+            warn(f"{key}={config[key]!r} of tokenizer_config.json has no effect here nor in transformers 5")

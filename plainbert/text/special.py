@@ -6,14 +6,13 @@ over it special_tokens_map.json, unless the config lists ``added_tokens_decoder`
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from plainbert.errors import PlainBertWarning, TokenizerError
+from plainbert.errors import TokenizerError, warn
 from plainbert.text.arguments import flag
 
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -178,11 +177,9 @@ def _report_missing(role: str, content: str, from_vocab: bool) -> None:
             f"the vocabulary must contain {role} {content!r}, got none; a BERT text cannot be written without it: "
             f"add the token, or name the right one with {role!r} in tokenizer_config.json"
         )
-    warnings.warn(
+    warn(
         f"the vocabulary does not contain {role} {content!r}: {role} is None. It is not added to the vocabulary, "
-        "because its id would lie beyond the model's embedding",
-        PlainBertWarning,
-        stacklevel=2,
+        "because its id would lie beyond the model's embedding"
     )
 
 

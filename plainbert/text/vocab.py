@@ -7,11 +7,10 @@ The file comes from strangers, so everything about it is bounded and said: its s
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from plainbert.errors import MissingFileError, PlainBertWarning, TokenizerError
+from plainbert.errors import MissingFileError, TokenizerError, warn
 
 # The largest published BERT vocabulary (LaBSE) has 501,153 lines in 5.2 MB.
 MAX_VOCAB_BYTES = 32 * 1024 * 1024
@@ -89,11 +88,9 @@ def parse_vocab(text: str, name: str = "vocab.txt") -> dict[str, int]:
         vocab[token] = number
     if repeated is not None:
         token, first, second = repeated
-        warnings.warn(
+        warn(
             f"{name} has the token {token!r} in line {first + 1} and again in line {second + 1}; the last line gives "
-            f"the id, as in transformers, so nothing has the id {first}",
-            PlainBertWarning,
-            stacklevel=2,
+            f"the id, as in transformers, so nothing has the id {first}"
         )
     return vocab
 

@@ -75,7 +75,7 @@ def test_a_segment_or_position_outside_its_table_is_refused(
 def test_segments_and_positions_of_another_shape_are_refused(
     model: BertModel, ids: Tensor, name: str, shape: tuple[int, ...]
 ) -> None:
-    with pytest.raises(InputError, match=rf"{name} must have the shape .*\(3 or 1, 8\), got {re.escape(str(shape))}"):
+    with pytest.raises(InputError, match=rf"{name} must have the shape .*\(3, 8\), got {re.escape(str(shape))}"):
         model(ids, **{name: torch.zeros(shape, dtype=torch.long)})
 
 

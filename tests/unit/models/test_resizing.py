@@ -248,3 +248,13 @@ def test_a_copy_keeps_its_ties_and_is_resized_alone(
     assert (other.cls.predictions.decoder.weight is other.get_input_embeddings().weight) == tie
     assert_of_size(other, 107)
     assert_of_size(model, 99)
+
+
+def test_an_encoder_that_was_replaced_no_longer_resizes_the_head(tiny_config: Callable[..., dict[str, Any]]) -> None:
+    model = BertForMaskedLM(BertConfig(**tiny_config(vocab_size=99)))
+    old = model.bert
+    model.bert = BertModel(BertConfig(**tiny_config(vocab_size=99)))
+    old.resize_token_embeddings(107)
+    assert model.cls.predictions.decoder.out_features == 99
+    model.cls = None
+    assert model.get_output_embeddings() is None
