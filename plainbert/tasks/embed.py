@@ -5,10 +5,10 @@ What the folder says is read by ``recipe.py``; the arithmetic of pooling is in `
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,36 +20,14 @@ from plainbert.errors import InputError, warn
 from plainbert.models.bert import BertModel
 from plainbert.models.pooling import check_modes, pool
 from plainbert.tasks.batching import Row, batches, padded
+from plainbert.tasks.options import Run, progress_bar, refuse_keywords
 from plainbert.tasks.recipe import Recipe, encoder_folder, is_number, read_recipe
+from plainbert.tasks.still import held_still
+from plainbert.tasks.tokenizing import tokenizer_of
 from plainbert.text.tokenizer import BertTokenizer
 
 # What the tokenizer knows of a text takes far more memory than its ids, and is dropped after so many texts.
 _TOKENIZED_AT_ONCE = 1024
-
-
-@dataclass
-class _Run:
-    """The settled options of one run over texts, and what has been counted so far."""
-
-    prompt: str
-    left_out: int
-    """Tokens of the prompt, from the start of a row, that the pooling leaves out."""
-    normalize: bool
-    width: int
-    max_batch_tokens: int
-    refuse_long: bool
-    max_length: int
-    texts: int = 0
-    cut: int = 0
-    dropped: int = 0
-
-    def report(self) -> None:
-        """Say in one warning what was dropped."""
-        if self.cut:
-            warn(
-                f"{self.cut} of {self.texts} texts were cut to {self.max_length} tokens (max_length); "
-                f"{self.dropped} tokens were dropped"
-            )
 
 
 class Embedder:
@@ -141,9 +119,9 @@ class Embedder:
             "token": token,
             "local_files_only": local_files_only,
         }
+        tokenizer = tokenizer_of(name, **hub)
         # The pooler plays no part in any of the poolings; without it, checkpoints that lack one load without a warning.
         model = BertModel.from_pretrained(name, device=device, dtype=dtype, add_pooling_layer=False, **hub)
-        tokenizer = BertTokenizer.from_pretrained(name, **hub)
         positions = model.config.max_position_embeddings
         if max_length is None and recipe.max_length is not None and recipe.max_length > positions:
             warn(
@@ -152,6 +130,12 @@ class Embedder:
             )
             recipe = replace(recipe, max_length=positions)
         return cls(model, tokenizer, recipe)
+
+    def __repr__(self) -> str:
+        return (
+            f"Embedder(parameters={self.model.num_parameters():,}, dimension={self.dimension}, "
+            f"pooling={'+'.join(self.recipe.pooling)}, normalize={self.recipe.normalize}, max_length={self.max_length})"
+        )
 
     @property
     def dimension(self) -> int:
@@ -174,6 +158,7 @@ class Embedder:
         max_batch_tokens: int = 16384,
         truncation: str = "truncate",
         progress: bool = False,
+        **unknown: Any,
     ) -> np.ndarray:
         """Give one vector per text.
 
@@ -190,6 +175,7 @@ class Embedder:
             truncation: what to do with a text of more than ``max_length`` tokens: ``"truncate"`` drops the end and
                 says so in one warning, ``"error"`` raises.
             progress: show a bar on stderr.
+            unknown: there is no other keyword; those of other libraries are told what to write here.
 
         Returns:
             (n, d) float32, also for one text; (0, d) for none.
@@ -197,10 +183,13 @@ class Embedder:
         Raises:
             InputError: a text that is not a string, an option outside its range, or a text too long under
                 ``truncation="error"``.
+            KeywordError: a keyword that is not listed here.
         """
+        if unknown:
+            refuse_keywords(unknown, list(inspect.signature(self.encode).parameters)[:-1])
         run = self._run(prompt, prompt_name, normalize, truncate_dim, max_batch_tokens, truncation)
         texts = _checked([texts] if isinstance(texts, str) else texts, 0)
-        with _progress(progress, len(texts)) as advance:
+        with progress_bar(progress, len(texts)) as advance:
             vectors = self._encode(texts, run, advance)
         run.report()
         return vectors
@@ -231,7 +220,7 @@ class Embedder:
         run = self._run(prompt, prompt_name, normalize, truncate_dim, max_batch_tokens, truncation)
 
         def encoded() -> Iterator[np.ndarray]:
-            with _progress(progress, None) as advance:
+            with progress_bar(progress, None) as advance:
                 for texts in chunks:
                     yield self._encode(_checked(texts, run.texts), run, advance)
             run.report()
@@ -246,7 +235,7 @@ class Embedder:
         truncate_dim: int | None,
         max_batch_tokens: int,
         truncation: str,
-    ) -> _Run:
+    ) -> Run:
         """Check the options of a run and settle those that the folder declares."""
         if truncation not in ("truncate", "error"):
             raise InputError(f"truncation must be 'truncate' or 'error', got {truncation!r}; choose one of them")
@@ -259,7 +248,7 @@ class Embedder:
                 "leave it out to keep them whole"
             )
         prompt = self._prompt(prompt, prompt_name)
-        return _Run(
+        return Run(
             prompt=prompt,
             left_out=0 if self.recipe.include_prompt or not prompt else self._prompt_length(prompt),
             normalize=self.recipe.normalize if normalize is None else normalize,
@@ -269,14 +258,12 @@ class Embedder:
             max_length=self.max_length,
         )
 
-    def _encode(self, texts: list[str], run: _Run, advance: Callable[[int], None]) -> np.ndarray:
+    def _encode(self, texts: list[str], run: Run, advance: Callable[[int], None]) -> np.ndarray:
         """Give the vectors of texts that are held together: (n, d) float32."""
         rows = self._tokenize([run.prompt + text for text in texts], run)
         vectors = np.empty((len(rows), run.width), dtype=np.float32)
         device = next(self.model.parameters()).device
-        training = self.model.training
-        self.model.eval()
-        try:
+        with held_still(self.model):
             for indices in batches([len(row["input_ids"]) for row in rows], run.max_batch_tokens):
                 batch = padded([rows[index] for index in indices], self.tokenizer.pad_token_id or 0)
                 batch = {name: table.to(device) for name, table in batch.items()}
@@ -287,8 +274,6 @@ class Embedder:
                         pooled = torch.nn.functional.normalize(pooled, dim=-1)
                 vectors[indices] = pooled.float().cpu().numpy()
                 advance(len(indices))
-        finally:
-            self.model.train(training)
         return vectors
 
     def _prompt(self, prompt: str | None, prompt_name: str | None) -> str:
@@ -310,7 +295,7 @@ class Embedder:
             )
         return self.recipe.prompts[prompt_name]
 
-    def _tokenize(self, texts: list[str], run: _Run) -> list[Row]:
+    def _tokenize(self, texts: list[str], run: Run) -> list[Row]:
         """Tokenise texts to rows of at most ``max_length`` tokens, and count what was dropped."""
         rows = self._rows(texts)
         lengths = [len(row["input_ids"]) for row in rows]
@@ -323,6 +308,7 @@ class Embedder:
         cut = self._rows([texts[index] for index in long], truncation=True, max_length=self.max_length)
         for index, row in zip(long, cut, strict=True):
             rows[index] = row
+        run.unknown.count(self.tokenizer, (row["input_ids"].tolist() for row in rows))
         run.texts += len(texts)
         run.cut += len(long)
         run.dropped += sum(lengths[index] - self.max_length for index in long)
@@ -344,21 +330,6 @@ class Embedder:
         """Tokens of a prompt on its own, [CLS] included and [SEP] not, which in the joined text comes later."""
         batch = self.tokenizer([_lower(prompt) if self.recipe.lower_case else prompt])
         return len(batch["input_ids"][0]) - batch.special_tokens_mask[0][-1]
-
-
-@contextmanager
-def _progress(wanted: bool, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Draw a bar over the texts on stderr, if wanted, and give what moves it; without a total it counts."""
-    if not wanted:
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("Texts"), BarColumn(), TextColumn("{task.completed:.0f}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda count: bar.advance(task, count)
 
 
 def _checked(texts: Sequence[str], before: int) -> list[str]:

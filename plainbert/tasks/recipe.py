@@ -73,7 +73,7 @@ def read_recipe(source: Source) -> Recipe:
             f"{source.name} has no modules.json, so nothing says how it pools; the mean over the tokens is used, not "
             "normalised"
         )
-        return Recipe(**_read_prompts(source), **_read_lengths(source, ""))
+        return Recipe(**_read_prompts(source), **read_lengths(source, ""))
     modules = _read_modules(path)
     kinds = [kind for kind, _ in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
@@ -90,7 +90,7 @@ def read_recipe(source: Source) -> Recipe:
         include_prompt=include_prompt,
         folder=folder,
         **_read_prompts(source),
-        **_read_lengths(source, folder),
+        **read_lengths(source, folder),
     )
 
 
@@ -139,7 +139,7 @@ def _read_pooling(path: Path) -> tuple[tuple[str, ...], bool]:
     return tuple(modes), include_prompt
 
 
-def _read_lengths(source: Source, folder: str) -> dict[str, Any]:
+def read_lengths(source: Source, folder: str) -> dict[str, Any]:
     """Read ``sentence_bert_config.json``: the longest text, and whether texts are lower-cased."""
     path = source.path(_join(folder, "sentence_bert_config.json"))
     if path is None:
