@@ -1,10 +1,19 @@
-"""``python -m plainbert``: the same as the command ``plainbert``."""
+"""``python -m plainbert``, and the command ``plainbert``."""
 
 from __future__ import annotations
 
 import sys
 
-from plainbert.cli.main import main
+
+def main() -> int:
+    """Run the command line and give its exit code; an interrupt while it is being imported is one like any other."""
+    try:
+        from plainbert.cli.main import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

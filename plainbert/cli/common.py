@@ -6,6 +6,7 @@ Data goes to stdout or to ``--output``, everything else to stderr. Nothing here 
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,8 +35,22 @@ def printable(text: str) -> str:
 
 
 def shorten(text: str, width: int = 40) -> str:
-    """Cut a text for a table."""
-    return text if len(text) <= width else text[: width - 3] + "..."
+    """Cut a text for a table to so many columns of a terminal, of which a Chinese character takes two."""
+    from rich.cells import cell_len
+
+    text = printable(text)
+    if cell_len(text) <= width:
+        return text
+    text = text[:width]
+    while cell_len(text) > width - 1:
+        text = text[:-1]
+    return text + "…"
+
+
+def say_status(message: str) -> None:
+    """Tell a person at a terminal what takes so long; say nothing when stderr goes elsewhere."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        click.echo(click.style(f"{printable(message)} ...", dim=True), err=True)
 
 
 def installed(package: str) -> str:
@@ -101,7 +116,7 @@ def output_options(*formats: str) -> Callable[[_Function], _Function]:
             "--format",
             "form",
             type=click.Choice(formats),
-            help="Default: by the ending of --output, else a table on a terminal and jsonl elsewhere.",
+            help="Default: by the ending of --output, without one jsonl; else a table on a terminal, jsonl elsewhere.",
         ),
         click.option(
             "--output", type=click.Path(path_type=Path), metavar="PATH", help="Write to this file, whole or not at all."

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import plainbert
 
 if TYPE_CHECKING:
-    from plainbert.checkpoints.folder import Source
     from plainbert.checkpoints.tensors import TensorInfo
     from plainbert.config import BertConfig
     from plainbert.loading_plan import LoadingPlan
@@ -44,8 +43,3 @@ def plan_of(
     with without_weights():
         model: BertPreTrainedModel = getattr(plainbert, declared_head(config))(config)
     return model, plan_loading(model, infos, ignore_mismatched_sizes=ignore_mismatched_sizes)
-
-
-def has_tokenizer(source: Source) -> bool:
-    """Tell whether a checkpoint has the files of a tokenizer."""
-    return any(source.path(filename) is not None for filename in ("tokenizer.json", "vocab.txt"))

@@ -77,8 +77,10 @@ def command(
 ) -> int:
     """Turn texts into vectors, pooled and normalised as the checkpoint declares.
 
-    INPUT is a file with one text per line, or - for stdin. Each text gives one row with its index, itself and its
-    vector; with npy, the vectors alone as one float32 array. Rows of jsonl and csv are written while the input is read.
+    INPUT is a file with one text per line, or - for stdin; a blank line is a text too. Each text gives one row with its
+    index, itself and its vector; with npy, the vectors alone as one float32 array. Lines that fail are named on stderr
+    and left out, so that npy then has fewer rows than the input has lines. Rows of jsonl and csv are written while the
+    input is read.
     """
     form = choose_format(form, output, FORMATS)
     failures = Failures()
@@ -86,9 +88,9 @@ def command(
 
     from plainbert.tasks.embed import Embedder
 
-    embedder = Embedder.from_pretrained(
-        name, device=common.device_named(device), dtype=dtype, max_length=max_length, **hub
-    )
+    place = common.device_named(device)
+    common.say_status(f"loading {name}")
+    embedder = Embedder.from_pretrained(name, device=place, dtype=dtype, max_length=max_length, **hub)
     vectors = embedder.encode_chunks(
         ([line.text for line in lines] for lines in again),
         prompt=prompt,
@@ -148,10 +150,10 @@ def _shown(line: Line, vector: np.ndarray) -> Row:
     import numpy as np
 
     return {
-        "text": common.shorten(line.text),
-        "dimensions": str(len(vector)),
+        "text": common.shorten(line.text, 30),
+        "dims": str(len(vector)),
         "norm": f"{np.linalg.norm(vector):.4f}",
-        "vector": " ".join(f"{number:+.4f}" for number in vector[:6]) + (" ..." if len(vector) > 6 else ""),
+        "vector": " ".join(f"{number:+.4f}" for number in vector[:3]) + (" …" if len(vector) > 3 else ""),
     }
 
 

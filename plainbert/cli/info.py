@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plainbert.cli import common
-from plainbert.cli.declared import has_tokenizer, plan_of
+from plainbert.cli.declared import plan_of
 from plainbert.cli.rows import render_table
 
 if TYPE_CHECKING:
@@ -52,13 +52,15 @@ def command(name: str, as_json: bool, **hub: Any) -> int:
     source = find(name, **hub)
     folder = source.require("config.json").parent
     hub["revision"] = None if isinstance(source, FolderSource) else source.commit
+    model, tokenizer = _model(source), _tokenizer(source, name, hub)
     report = {
         "model": name,
         "folder": str(folder),
         "commit": source.commit,
-        **_model(source),
+        **model,
         "pooling": _pooling(source),
-        "tokenizer": _tokenizer(source, name, hub),
+        "tokenizer": tokenizer,
+        "embed_max_length": tokenizer and _longest(source, tokenizer, model["config"]["max_position_embeddings"]),
         "files": _files(source, folder),
     }
     if as_json:
@@ -124,8 +126,17 @@ def _pooling(source: Source) -> dict[str, Any] | None:
     }
 
 
+def _longest(source: Source, tokenizer: dict[str, Any], positions: int) -> int:
+    """Say at how many tokens ``embed`` cuts: what the encoder's folder declares, else its tokenizer, else its model."""
+    from plainbert.tasks.recipe import Recipe, read_lengths, read_recipe
+
+    recipe = Recipe(**read_lengths(source, "")) if source.path("modules.json") is None else read_recipe(source)
+    return min(recipe.max_length or tokenizer["max_length"] or positions, positions)
+
+
 def _tokenizer(source: Source, name: str, hub: dict[str, Any]) -> dict[str, Any] | None:
     """Describe the tokenizer; None for a checkpoint without one."""
+    from plainbert.tasks.tokenizing import has_tokenizer
     from plainbert.text.settings import UNKNOWN_LENGTH
     from plainbert.text.tokenizer import BertTokenizer
 
@@ -169,15 +180,18 @@ def _page(report: dict[str, Any]) -> str:
         "weights": f"{weights['names']} in {', '.join(weights['files'])}: "
         + ", ".join(f"{count} {dtype}" for dtype, count in weights["dtypes"].items()),
         "parts": ", ".join(["encoder", *weights["parts"]]),
-        "names": f"{weights['read_as_they_are']} as they are here, {len(weights['renamed'])} renamed"
-        + (f", all behind {weights['wrapper']!r}" if weights["wrapper"] else ""),
-        "leftovers": _leftovers(weights),
-        "fresh": ", ".join(weights["fresh"]) or "none: every parameter is stored",
+        "names": f"{weights['read_as_they_are']} stored under the name that plainbert uses, {len(weights['renamed'])} "
+        "renamed on loading" + (f", all behind {weights['wrapper']!r}" if weights["wrapper"] else ""),
+        "not loaded": _not_loaded(weights),
+        "drawn": ", ".join(weights["fresh"]) or "none: every parameter is stored, none starts from random numbers",
         "pooling": "not declared (no modules.json)"
         if pooling is None
         else f"{' + '.join(pooling['modes'])}, {'normalised' if pooling['normalize'] else 'not normalised'}, "
         + ("no longest text declared" if pooling["max_length"] is None else f"at most {pooling['max_length']} tokens")
         + (f", prompts {', '.join(pooling['prompts'])}" if pooling["prompts"] else ""),
+        "embed": "cannot run without a tokenizer"
+        if report["embed_max_length"] is None
+        else f"cuts texts to {report['embed_max_length']} tokens, unless --max-length says otherwise",
         "tokenizer": "none"
         if tokenizer is None
         else f"{tokenizer['kind']} from {tokenizer['file']}, {tokenizer['tokens']:,} tokens, "
@@ -207,13 +221,16 @@ def _page(report: dict[str, Any]) -> str:
     return "\n".join(blocks)
 
 
-def _leftovers(weights: dict[str, Any]) -> str:
+def _not_loaded(weights: dict[str, Any]) -> str:
     kinds = {
-        "of other heads": weights["of_other_heads"],
-        "computed here": weights["computed_here"],
-        "unknown": weights["unknown"],
+        "of heads that this model has not": weights["of_other_heads"],
+        "computed, so not read from the file": weights["computed_here"],
+        "unknown to plainbert": weights["unknown"],
     }
-    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names) or "none"
+    return (
+        "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
+        or "none: every stored weight is used"
+    )
 
 
 def _megabytes(size: int) -> str:

@@ -12,9 +12,12 @@ from typing import BinaryIO
 import click
 
 from plainbert.cli.common import Failures
+from plainbert.errors import InputError, warn
 
 # Texts that are worked on together. What comes of them is written before the next ones are read.
 CHUNK = 1024
+# Their lines are records, or no lines at all.
+_NOT_LINES = {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".arrow", ".xlsx", ".gz", ".zip"}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -44,12 +47,19 @@ def read_lines(source: str | None, texts: Sequence[str], failures: Failures) -> 
 
     Raises:
         click.UsageError: no input, two inputs, or a path that cannot be read.
+        InputError: the input breaks off while it is read.
     """
     if texts and source is not None:
         raise click.UsageError(f"INPUT and --text must not both be given, got {source!r} and --text; leave one out.")
     if texts:
         return _decoded(map(_encode, texts), "--text number", failures)
-    return _decoded(_split(_open(source)), "line", failures)
+    stream = _open(source)
+    if source is not None and Path(source).suffix.lower() in _NOT_LINES:
+        warn(
+            f"{source} is read as lines of text, each of them whole one text; give a file with one text per line if "
+            f"the texts are in fields of {Path(source).suffix}"
+        )
+    return _decoded(_split(stream, source), "line", failures)
 
 
 def _decoded(raw: Iterable[bytes], place: str, failures: Failures) -> Iterator[list[Line]]:
@@ -77,6 +87,8 @@ def _encode(text: str) -> bytes:
 
 def _open(source: str | None) -> BinaryIO:
     if source is None or source == "-":
+        if sys.stdin is None:
+            raise click.UsageError("INPUT must be given, got a closed stdin; name a file, or give --text TEXT.")
         stream = sys.stdin.buffer
         if source is None and stream.isatty():
             raise click.UsageError("INPUT must be given, got no text; name a file, - to type texts, or --text TEXT.")
@@ -90,10 +102,21 @@ def _open(source: str | None) -> BinaryIO:
         ) from error
 
 
-def _split(stream: BinaryIO) -> Iterator[bytes]:
-    for index, line in enumerate(stream):
+def _split(stream: BinaryIO, source: str | None) -> Iterator[bytes]:
+    for index, line in enumerate(_unbroken(stream, source)):
         if index == 0:
             line = line.removeprefix(_BYTE_ORDER_MARK)
             if not line:
                 continue
         yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _unbroken(stream: BinaryIO, source: str | None) -> Iterator[bytes]:
+    """Give the lines; an error of reading is one of the input, whatever output is open around it."""
+    try:
+        yield from stream
+    except OSError as error:
+        name = "stdin" if source in (None, "-") else repr(source)
+        raise InputError(
+            f"INPUT must be readable to its end, got {error.strerror or error} from {name}; see what is behind it"
+        ) from error

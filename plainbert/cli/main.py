@@ -21,6 +21,7 @@ import click
 
 from plainbert import __version__
 from plainbert.cli.common import COULD_NOT, DONE, INTERRUPTED, WRONG_USAGE, debug_option, installed, say
+from plainbert.cli.wording import as_typed
 from plainbert.errors import PlainBertError, PlainBertWarning
 
 # verb -> what `plainbert --help` says about it; its command is `command` in plainbert/cli/<verb>.py.
@@ -35,6 +36,10 @@ VERBS = {
 
 class LazyGroup(click.Group):
     """A group whose verbs are imported when they are used, not when they are listed."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read ``help`` and ``help VERB`` as ``--help`` and ``VERB --help``."""
+        return super().parse_args(ctx, [*args[1:2], "--help"] if args[:1] == ["help"] else args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Give the verbs in the order of the table."""
@@ -57,7 +62,10 @@ class LazyGroup(click.Group):
             close = difflib.get_close_matches(word, VERBS, n=1)
             meant = f"did you mean {close[0]}?" if close else "see what each does."
             raise click.UsageError(f"VERB must be one of {', '.join(VERBS)}, got {word!r}; {meant}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if isinstance(ctx.obj, dict):
+            ctx.obj["command"] = command  # whose options an error may have to name
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs from the table, without importing them."""
@@ -75,6 +83,8 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 @click.group(
     cls=LazyGroup,
+    invoke_without_command=True,
+    no_args_is_help=False,
     subcommand_metavar="VERB [MODEL] [INPUT] ...",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="\b\nExamples:\n  plainbert embed minilm --text 今天天气真好\n  plainbert verify minilm",
@@ -83,11 +93,15 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show versions and exit."
 )
 @debug_option
-def cli() -> None:
-    """BERT in PyTorch that you can read, trust and run fast.
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """BERT in PyTorch that you can read and trust.
 
     MODEL is a local folder, a Hugging Face repo id, or minilm. `plainbert VERB --help` says more about a verb.
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(WRONG_USAGE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,7 +120,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    settings: dict[str, Any] = {"debug": os.environ.get("PLAINBERT_DEBUG", "0") not in ("", "0")}
+    settings: dict[str, Any] = {"debug": os.environ.get("PLAINBERT_DEBUG", "0") not in ("", "0"), "command": None}
+    if sys.stdout is None:
+        # The next file opened would get its number, and whatever prints to it would write into that file.
+        say("Error", "stdout is closed; redirect it to a file or to /dev/null")
+        return COULD_NOT
     try:
         # Outside of standalone mode, click gives the code of ctx.exit() as the result.
         result = cli.main(
@@ -128,7 +146,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except PlainBertError as error:
         if settings["debug"]:
             traceback.print_exc()
-        say("Error", str(error))
+        say("Error", as_typed(str(error), settings["command"]))
         return COULD_NOT
     except Exception as error:  # noqa: BLE001 - the outermost place: whatever it is becomes one line
         if isinstance(error, OSError) and error.errno == errno.EPIPE:

@@ -30,7 +30,8 @@ def choose_format(form: str | None, output: Path | None, formats: Sequence[str])
         formats: what the verb can write.
 
     Raises:
-        click.UsageError: a path that no file can be written to, or bytes for a terminal.
+        click.UsageError: a path that no file can be written to, an ending that says another format or none that is
+            known, or bytes for a terminal.
     """
     if output is not None:
         if output.is_dir() or not output.absolute().parent.is_dir():
@@ -39,12 +40,31 @@ def choose_format(form: str | None, output: Path | None, formats: Sequence[str])
                 f"--output must be the path of a file, got {str(output)!r}, which {reason}; name a file in a folder "
                 "that exists."
             )
-        ending = _ENDINGS.get(output.suffix.lower(), "jsonl")
-        return form or (ending if ending in formats else "jsonl")
+        return _by_ending(form, output, formats)
     terminal = sys.stdout.isatty()
     if form == "npy" and terminal:
         raise click.UsageError("--format npy must go to a file or a pipe, got a terminal; give --output PATH.")
     return form or ("text" if terminal else "jsonl")
+
+
+def _by_ending(form: str | None, output: Path, formats: Sequence[str]) -> str:
+    """Settle the format of a file; a name without an ending, and a pipe or a device, can hold any."""
+    suffix = output.suffix.lower()
+    if not suffix or (output.exists() and not output.is_file()):
+        return form or "jsonl"
+    ending = _ENDINGS.get(suffix)
+    if form is None:
+        if ending not in formats:
+            known = ", ".join(known for known, form in _ENDINGS.items() if form in formats)
+            raise click.UsageError(f"--output must end in one of {known}, got {str(output)!r}; or give --format.")
+        return str(ending)
+    # All of them but npy are text, which is what .txt says.
+    if ending is not None and ending != form and (ending != "text" or form == "npy"):
+        raise click.UsageError(
+            f"--format and the ending of --output must say the same, got {form} and {str(output)!r}; leave --format "
+            "out or change the ending."
+        )
+    return form
 
 
 @contextmanager
@@ -115,24 +135,32 @@ def write_table(rows: Sequence[Row], output: Path | None) -> None:
         stream.write(render_table(rows, terminal=output is None and sys.stdout.isatty()).encode("utf-8"))
 
 
-def render_table(rows: Sequence[Row], *, terminal: bool, right: Sequence[str] = ()) -> str:
+def render_table(rows: Sequence[Row], *, terminal: bool, right: Sequence[str] = (), whole: Sequence[str] = ()) -> str:
     """Draw rows of strings as an aligned table: with rules and colour on a terminal, plain elsewhere.
 
     Args:
         rows: dictionaries with the same keys, which become the header.
         terminal: whether a person looks at it, in a window of some width; otherwise no cell is wrapped.
         right: columns to align right, for numbers.
+        whole: columns whose cells are never folded, however narrow the window.
     """
     if not rows:
         return ""
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     drawn = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, header_style="bold" if terminal else "")
     for column in rows[0]:
-        drawn.add_column(Text(column), justify="right" if column in right else "left", no_wrap=not terminal)
+        drawn.add_column(
+            Text(column),
+            justify="right" if column in right else "left",
+            no_wrap=not terminal or column in whole,
+            overflow="fold",  # nothing is cut: what is too long for its column goes on below
+            min_width=max(cell_len(str(row[column])) for row in rows) if column in whole else None,
+        )
     for row in rows:
         # Text, because a [bold] in a plain string would be read as markup.
         drawn.add_row(*(Text(printable(str(value))) for value in row.values()))

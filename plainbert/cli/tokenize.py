@@ -46,16 +46,18 @@ def command(
 ) -> int:
     """Split texts into tokens: the tokens, their ids, where each stands in the text, and which word it is of.
 
-    INPUT is a file with one text per line, or - for stdin. Offsets count characters of the text as it was given; an
+    INPUT is a file with one text per line, or - for stdin; a blank line is a text too. Lines that fail are named on
+    stderr and left out. Offsets count characters of the text as it was given; an
     added token has the offsets (0, 0) and no word. Rows of jsonl and csv are written while the input is read.
     """
     form = choose_format(form, output, FORMATS)
     failures = Failures()
     chunks = read_lines(source, texts, failures)
 
-    from plainbert.text.tokenizer import BertTokenizer
+    from plainbert.tasks.tokenizing import UnknownTokens, tokenizer_of
 
-    tokenizer = BertTokenizer.from_pretrained(name, **hub)
+    tokenizer = tokenizer_of(name, **hub)
+    unknown = UnknownTokens()
 
     def tokenized() -> Iterator[list[Row]]:
         for lines in chunks:
@@ -66,6 +68,7 @@ def command(
                 max_length=max_length,
                 split_special_tokens=split_special_tokens,
             )
+            unknown.count(tokenizer, batch["input_ids"])
             yield [
                 {
                     "index": line.index,
@@ -84,6 +87,7 @@ def command(
         write_table([shown for rows in tokenized() for row in rows for shown in _shown(row)], output)
     else:
         write_rows(tokenized(), form, output, COLUMNS)
+    unknown.report()
     return failures.code
 
 
@@ -92,7 +96,7 @@ def _shown(row: Row) -> Iterator[Row]:
     values = (row[column] for column in ("tokens", "input_ids", "offsets", "word_ids"))
     for token, number, (start, end), word in zip(*values, strict=True):
         yield {
-            "text": str(row["index"]),
+            "index": str(row["index"]),
             "token": token,
             "id": str(number),
             "offsets": f"{start}-{end}",

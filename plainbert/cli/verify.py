@@ -22,8 +22,9 @@ import click
 
 from plainbert import __version__
 from plainbert.cli import common
-from plainbert.cli.declared import HEADS, declared_head, has_tokenizer
-from plainbert.cli.rows import Row, render_table
+from plainbert.cli.comparison import comparison_page
+from plainbert.cli.declared import HEADS, declared_head
+from plainbert.cli.rows import Row
 from plainbert.config import DTYPE_NAMES
 from plainbert.errors import PlainBertError, warn
 
@@ -101,6 +102,7 @@ def command(
     Each row is one output: its shape, the largest difference between the two sides, the difference of each side to
     transformers' eager attention in float64, and whether the two are equal. The exit code is 1 when any is not.
     """
+    common.say_status("importing transformers")
     transformers = import_transformers()
     place = common.device_named(device)
 
@@ -109,8 +111,9 @@ def command(
     from plainbert.checkpoints.folder import FolderSource
     from plainbert.checkpoints.hub import find
     from plainbert.config import BertConfig
-    from plainbert.text.tokenizer import BertTokenizer
+    from plainbert.tasks.tokenizing import has_tokenizer, tokenizer_of
 
+    common.say_status(f"loading {name}")
     source = find(name, **hub)
     folder = source.require("config.json").parent
     if not isinstance(source, FolderSource):
@@ -122,7 +125,7 @@ def command(
     head = head or declared_head(config)
     rows: list[Row] = []
     if has_tokenizer(source) or texts:
-        tokenizer = BertTokenizer.from_pretrained(name, **hub)
+        tokenizer = tokenizer_of(name, **hub)
         rows, batch = _tokenized(tokenizer, config, texts, transformers, folder)
     else:
         warn(f"{name} has no tokenizer; ids drawn at random take the place of texts")
@@ -134,6 +137,7 @@ def command(
     exact, fresh = _reference(transformers, run)
     for dtype in dict.fromkeys(dtypes):
         for attention in dict.fromkeys(attentions):
+            common.say_status(f"comparing {dtype}, {attention}")
             rows += _compared(transformers, run, dtype, attention, exact, fresh, name, hub)
     equal = all(row["equal"] for row in rows)
     close = all(row["close"] for row in rows)
@@ -152,9 +156,7 @@ def command(
         click.echo(json.dumps(finite, ensure_ascii=False, indent=2, allow_nan=False))
     else:
         click.echo(f"{common.printable(name)}: {head}\n")
-        numbers = ("difference", "plainbert to float64", "transformers to float64")
-        table = render_table([_shown(row) for row in rows], terminal=sys.stdout.isatty(), right=numbers)
-        click.echo(table)
+        click.echo(comparison_page(rows, terminal=sys.stdout.isatty()))
         click.echo(", ".join(f"{key} {value}" for key, value in versions.items()) + "\n")
         click.echo(f"torch.allclose(mine, theirs, atol=1e-5): {close}")
         click.echo(f"torch.equal(mine, theirs): {equal}")
@@ -351,21 +353,3 @@ def _difference(one: torch.Tensor, other: torch.Tensor) -> float:
     if one.shape != other.shape:
         return math.inf
     return float((one.double() - other.double()).abs().max()) if one.numel() else 0.0
-
-
-def _shown(row: Row) -> Row:
-    """Make strings of a row, for the table."""
-
-    def number(value: float | None) -> str:
-        return "" if value is None else "0" if value == 0 else f"{value:.1e}"
-
-    return {
-        "dtype": row["dtype"],
-        "attention": row["attention"] or "",
-        "output": row["output"],
-        "shape": " x ".join(map(str, row["shape"])),
-        "difference": number(row["difference"]),
-        "plainbert to float64": number(row["plainbert_to_float64"]),
-        "transformers to float64": number(row["transformers_to_float64"]),
-        "equal": "yes" if row["equal"] else "NO",
-    }

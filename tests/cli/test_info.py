@@ -174,3 +174,22 @@ def test_the_kind_of_a_tokenizer_is_told(
     Tokenizer(model).save(str(folder / "tokenizer.json"))
     report = info(folder)["tokenizer"]
     assert (report["kind"], report["file"]) == (kind, "tokenizer.json")
+
+
+def test_the_page_says_in_words_what_is_stored_used_and_cut(
+    run: Callable[..., Any], make_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = make_checkpoint(tmp_path / "tiny")
+    page = run("info", folder).stdout
+    assert "stored under the name that plainbert uses, 0 renamed on loading\n" in page
+    assert "not loaded  none: every stored weight is used\n" in page
+    assert "drawn       none: every parameter is stored, none starts from random numbers\n" in page
+    assert "embed       cuts texts to 40 tokens, unless --max-length says otherwise\n" in page  # what the model has
+    (folder / "tokenizer_config.json").write_text('{"model_max_length": 39}')
+    assert "embed       cuts texts to 39 tokens" in run("info", folder).stdout
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 38}')
+    assert "embed       cuts texts to 38 tokens" in run("info", folder).stdout
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 99}')
+    assert "embed       cuts texts to 40 tokens" in run("info", folder).stdout
+    (folder / "vocab.txt").unlink()
+    assert "embed       cannot run without a tokenizer\n" in run("info", folder).stdout

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def test_a_row_says_tokens_ids_offsets_and_words(run: Callable[..., Any], checkpoint: Path) -> None:
     result = run("tokenize", checkpoint, "--text", "Naïve 今天")
@@ -23,7 +25,7 @@ def test_a_row_says_tokens_ids_offsets_and_words(run: Callable[..., Any], checkp
 
 def test_the_table_shows_one_token_a_line(run: Callable[..., Any], checkpoint: Path) -> None:
     lines = run("tokenize", checkpoint, "--text", "今天", "--format", "text").stdout.splitlines()
-    assert lines[0].split() == ["text", "token", "id", "offsets", "slice", "word"]
+    assert lines[0].split() == ["index", "token", "id", "offsets", "slice", "word"]
     assert [line.split()[1] for line in lines[1:]] == ["[CLS]", "今", "天", "[SEP]"]
 
 
@@ -45,7 +47,7 @@ def test_texts_are_cut_only_when_asked(run: Callable[..., Any], checkpoint: Path
 def test_odd_texts_are_texts(run: Callable[..., Any], checkpoint: Path) -> None:
     odd = ["\u202eabc", "👨\u200d👩\u200d👧", "e\u0301" * 1000, "\ufffe", "x" * 100_000]
     result = run("tokenize", checkpoint, "-", stdin="\n".join(odd).encode())
-    assert (result.code, result.stderr) == (0, "")
+    assert result.code == 0
     assert [json.loads(line)["text"] for line in result.stdout.split("\n")[:-1]] == odd
 
 
@@ -71,3 +73,28 @@ def test_an_old_vocabulary_file_is_read_as_it_was_meant(
     words = (folder / "vocab.txt").read_bytes()
     (folder / "vocab.txt").write_bytes(b"\xef\xbb\xbf" + words.replace(b"\n", b"\r\n"))
     assert run("tokenize", folder, "--text", "hello 今").stdout == plain
+
+
+def test_a_vocabulary_of_another_language_is_said_once(run: Callable[..., Any], checkpoint: Path) -> None:
+    result = run("tokenize", checkpoint, "--text", "สวัสดี hello", "--text", "ไทย")
+    assert result.code == 0
+    assert result.stderr.startswith("Warning: 2 of 3 tokens (67%) are the unknown token, ")
+    assert result.stderr.endswith("is this model made for this language?\n")
+    assert len(result.stderr.splitlines()) == 1
+    result = run("embed", checkpoint, "--text", "สวัสดี hello", "--text", "ไทย")
+    assert result.stderr.startswith("Warning: 2 of 3 tokens (67%)")
+    # A third is not more than a third.
+    assert run("tokenize", checkpoint, "--text", "ไทย hello there").stderr == ""
+
+
+@pytest.mark.parametrize("verb", ["tokenize", "embed", "verify"])
+def test_a_checkpoint_without_a_tokenizer_is_named(
+    run: Callable[..., Any], make_checkpoint: Callable[..., Path], tmp_path: Path, verb: str
+) -> None:
+    folder = make_checkpoint(tmp_path / "my-classifier", head="BertForSequenceClassification")
+    (folder / "vocab.txt").unlink()
+    result = run(verb, folder, "--text", "hello")
+    assert (result.code, result.stdout) == (1, "")
+    error = result.stderr.splitlines()[-1]
+    assert error.startswith(f"Error: {folder} must have a tokenizer, tokenizer.json or vocab.txt, got neither; ")
+    assert error.endswith("save it there with tokenizer.save_pretrained(...)")

@@ -60,15 +60,46 @@ def test_the_table_ends_as_the_article_does(run: Callable[..., Any], checkpoint:
         "attention",
         "output",
         "shape",
-        "difference",
-        "plainbert to float64",
-        "transformers to float64",
+        "max diff",
+        "ours-f64",
+        "theirs-f64",
         "equal",
     ]
     assert any(line.split()[2:3] == ["last_hidden_state"] for line in lines)
     assert f"plainbert {plainbert.__version__}" in lines[-4]
     assert f"transformers {transformers.__version__}" in lines[-4]
     assert f"torch {torch.__version__}" in lines[-4]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_in_a_terminal_no_output_is_cut_and_no_shape_folded(
+    run: Callable[..., Any],
+    make_checkpoint: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+) -> None:
+    folder = make_checkpoint(tmp_path / "pretraining", head="BertForPreTraining")
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda _: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    page = re.sub(r"\x1b\[[0-9;]*m", "", run("verify", folder, "--dtype", "bfloat16").stdout)
+    for name, shape in (
+        ("prediction_logits", r"2x\d+x\d+"),
+        ("seq_relationship_logits", "2x2"),
+        ("attentions", r"2x2x\d+x\d+x\d+"),
+    ):
+        assert re.search(rf"\b{name} +{shape} +0 +\d\.\de-\d\d +\d\.\de-\d\d +yes$", page, re.M), page
+    assert "…" not in page
+    table = page.split("plainbert 0")[0].splitlines()[1:]  # without the line of the folder and the head
+    assert max(map(len, table)) <= columns
+    assert ("bfloat16 sdpa" in table) == (columns == 80)
+
+
+def test_a_legend_says_what_the_columns_mean(run: Callable[..., Any], checkpoint: Path) -> None:
+    page = run("verify", checkpoint).stdout
+    assert "ours-f64, theirs-f64: how far each is from the same model in float64 (rounding).\n" in page
+    assert "Under sdpa, transformers returns no attention maps.\n" in page
+    assert "no attention maps" not in run("verify", checkpoint, "--attention", "eager").stdout
 
 
 def test_texts_can_be_given(verify: Callable[..., Any], checkpoint: Path) -> None:
