@@ -293,8 +293,9 @@ class _SafetensorsFile:
 def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Give a tensor on the CPU, whatever the default device is, with memory of its own.
 
-    Two thirds of loading is the kernel's work of handing out memory page by page as it is first written to. Asking for
-    all pages of a large tensor at once saved a fifth of reading bert-base; where a system cannot be asked, torch's own memory does.
+    Most of the time of loading goes into the kernel handing out memory page by page, as it is first written to. Asking
+    for all pages of a large tensor at once saved a fifth of the time of reading bert-base. Where a system cannot be
+    asked, torch's own memory does.
     """
     size = math.prod(shape) * dtype.itemsize
     if size < _LARGE or not hasattr(mmap, "MAP_POPULATE"):
