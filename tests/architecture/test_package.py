@@ -140,7 +140,7 @@ def test_the_wheel_says_who_it_is(unpacked: Path, project: dict[str, Any]) -> No
     assert "\nLicense-Expression: Apache-2.0\n" in text
     assert (metadata.parent / "licenses" / "LICENSE").is_file()
     assert (metadata.parent / "licenses" / "NOTICE").is_file()
-    assert "plainbert = plainbert.cli.main:main" in (metadata.parent / "entry_points.txt").read_text(encoding="utf-8")
+    assert "plainbert = plainbert.__main__:main" in (metadata.parent / "entry_points.txt").read_text(encoding="utf-8")
     assert (unpacked / "plainbert" / "py.typed").is_file()
 
 
