@@ -104,6 +104,13 @@ def test_the_generated_pages_are_current(root: Path) -> None:
     assert (root / "docs" / "cli.md").read_text(encoding="utf-8") == tool.cli_page(), "run: make docs"
 
 
+def test_the_tables_of_the_readme_hold_what_was_measured(root: Path) -> None:
+    page = (root / "README.md").read_text(encoding="utf-8")
+    tables = page.split("<!-- tables: written by benchmarks/load.py -->")[1].split("<!-- end of tables -->")[0]
+    rows = [line for line in tables.splitlines() if line.startswith("| plainbert |")]
+    assert [len(re.findall(r"\d+\.\d\d", row)) for row in rows] == [2, 1], "run: python benchmarks/load.py --write"
+
+
 def test_no_file_names_a_place_on_one_machine(root: Path) -> None:
     # Spelt apart, so that this file does not find itself.
     place = re.compile(
