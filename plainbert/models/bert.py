@@ -91,7 +91,7 @@ class BertSelfAttention(nn.Module):
 
     *Why [PAD] must be masked.* Rows of a batch are filled with [PAD] to the same length. [PAD] has an embedding like
     any token, so it has keys and values, and would take part in every average: a text would mean something else in a
-    longer batch. The mask gives the scores of [PAD] the lowest number there is, beside any real score its exponential
+    longer batch. The mask gives the scores of [PAD] the lowest number there is: beside any real score its exponential
     is exactly 0, and so is its probability. [PAD]'s own query still produces a vector; nobody looks at it.
 
     A query without any key to look at (in a row that is all padding) gets the zero vector.
