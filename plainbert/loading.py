@@ -157,13 +157,13 @@ def load_model(
 
 def _drop_fresh_pooler(model: BertModel, plan: LoadingPlan, name: str | os.PathLike[str]) -> None:
     """Take the pooler away where the checkpoint has none: a made-up pooler_output would look like a real one."""
-    fresh = [name for name in plan.fresh if name.startswith("pooler.")]
+    fresh = [weight for weight in plan.fresh if weight.startswith("pooler.")]
     if not fresh:
         return
     if len(fresh) < len(list(model.pooler.parameters() if model.pooler else ())):
         raise CheckpointError(f"the pooler must be stored whole, got it without {listed(fresh)}; is the file complete?")
     model.pooler = None
-    plan.fresh = [name for name in plan.fresh if name not in fresh]
+    plan.fresh = [weight for weight in plan.fresh if weight not in fresh]
     warn(f"{name} has no pooler, so pooler_output is None; pass add_pooling_layer=True for a fresh one")
 
 

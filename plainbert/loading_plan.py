@@ -61,7 +61,7 @@ def plan_loading(
     """
     expected = model.state_dict(keep_vars=True)
     plan = LoadingPlan(wrapper="" if infos.keys() & expected.keys() else wrapper_prefix(infos))
-    prefix = "" if isinstance(model, BertModel) else f"{model.base_model_prefix}."
+    prefix = _encoder_prefix(model)
     plain = {name.removeprefix(plan.wrapper): name for name in infos}
     # A name that the model itself has means that parameter, whatever it is called: a subclass names its own freely.
     # In a file of a bare encoder the table comes first, since a subclass may have a `pooler` of its own.
@@ -94,9 +94,14 @@ def plan_loading(
     return plan
 
 
+def _encoder_prefix(model: BertPreTrainedModel) -> str:
+    """What stands before the names of the encoder in a model: nothing where the model is the encoder."""
+    return "" if isinstance(model, BertModel) else f"{model.base_model_prefix}."
+
+
 def _is_encoder_name(model: BertPreTrainedModel, name: str) -> bool:
     """Whether a name in the model belongs to the part that must come from the checkpoint: all below the pooler."""
-    prefix = "" if isinstance(model, BertModel) else f"{model.base_model_prefix}."
+    prefix = _encoder_prefix(model)
     return name.startswith((f"{prefix}embeddings.", f"{prefix}encoder."))
 
 

@@ -55,10 +55,8 @@ class Embedder:
         check_modes(recipe.pooling)
         positions = model.config.max_position_embeddings
         length = recipe.max_length
-        if length is None:
-            length = min(
-                tokenizer.model_max_length, positions
-            )  # where no file says it, it is beyond any number of positions
+        if length is None:  # where no file says it, model_max_length is beyond any number of positions
+            length = min(tokenizer.model_max_length, positions)
         if not is_number(length) or not 1 <= length <= positions:
             raise InputError(
                 f"max_length must be a number from 1 to {positions} (max_position_embeddings), got {length!r}; "
